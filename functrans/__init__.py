@@ -24,10 +24,7 @@ _wire(
         "draw": "functrans.inspect.draw",
         "coloured": "functrans.inspect.draw",
         "operations": "functrans.primitives.catalogue",
-        "tracers": (
-            "functrans.numpy.operators functrans.numpy.methods functrans.interop.arrays "
-            "functrans.interop.bridge functrans.interop.transformations"
-        ),
+        "tracers": "functrans.interop.bridge functrans.interop.transformations",
         "rules in JAX": "functrans.interop.jax_rules",
         "rules in checkify": "functrans.interop.checkify",
         "rules in key_reuse": "functrans.interop.key_reuse",
@@ -169,7 +166,7 @@ if TYPE_CHECKING:
     from functrans.inspect.explore import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
     from functrans.inspect.profile.entry import profile as profile
-    from functrans.inspect.python_source.entry import to_python as to_python
+    from functrans.inspect.python_source.writer import to_python as to_python
     from functrans.numpy import ndarray as Array  # noqa: F401
     from functrans.trace import typeof as typeof
 else:
@@ -217,7 +214,7 @@ else:
             "functrans.inspect.explore": "explore",
             "functrans.inspect.nans": "find_nan",
             "functrans.inspect.profile.entry": "profile",
-            "functrans.inspect.python_source.entry": "to_python",
+            "functrans.inspect.python_source.writer": "to_python",
             "functrans.numpy": "ndarray=Array",
             "functrans.trace": "typeof",
         },

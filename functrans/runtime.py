@@ -7,7 +7,7 @@ called.
 
     called by                          hook                     implemented in
     trace.bind                         run_operation            backends/eager.py
-    primitives/custom/derivatives.py   transpose_program        transforms/transpose.py
+    primitives/custom/calls.py         transpose_program        transforms/transpose.py
     backends/xla.py, inside shard_map  run_sharded              interop/sharded_programs.py
     backends/xla.py                    stop_at_first            inspect/nans.py
     Program                            show, draw, coloured     ir/text.py, inspect/draw

@@ -15,12 +15,13 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.flat import as_array, function_name
+from functrans.api.arguments import as_array
 from functrans.ir.source import describe, line_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.primitives.calls import callback as calls
 from functrans.primitives.calls.callback import FlatCall
+from functrans.pytrees.functions import function_name
 from functrans.trace import literal, staging_trace, typeof
 from functrans.typing import PyTree
 

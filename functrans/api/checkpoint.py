@@ -13,8 +13,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import check_callable, here
-from functrans.api.flat import FlatFunction, function_name
+from functrans.api.arguments import check_callable, here
 from functrans.api.static_arguments import StaticArguments, exactly
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import location
@@ -25,6 +24,7 @@ from functrans.lax.staging import staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.primitives.calls.checkpoint import name as _name
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree

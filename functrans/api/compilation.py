@@ -1,5 +1,5 @@
 """The `jax.jit` callables of a function: one with default compiler options, and another if its
-program should be compiled with other options (backends/compiler_options.py).
+program should be compiled with other options (passes/compiler_options.py).
 
 The options depend on the program, but JAX takes them before tracing. So the first trace of a
 function uses the defaults. If its program needs other options, `compiler_options.Other` aborts that
@@ -17,8 +17,9 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 from jax.stages import Lowered, Traced
 
 from functrans.api.static_arguments import StaticArguments
-from functrans.backends import compiler_options, xla
+from functrans.backends import xla
 from functrans.ir.program import Program
+from functrans.passes import compiler_options
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")

@@ -16,13 +16,13 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.flat import as_array, check_result, float0_zeros, function_name
+from functrans.api.arguments import as_array, float0_zeros
 from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.primitives.custom.derivatives import closed_over
+from functrans.primitives.custom.calls import closed_over
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import refused
+from functrans.pytrees.functions import check_result, function_name, refused
 from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active
 from functrans.typing import Array, ArrayLike

@@ -12,9 +12,8 @@ from jax import tree_util
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import check_callable
+from functrans.api.arguments import as_array, check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
-from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.backends import xla
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
@@ -22,7 +21,8 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.lax.barriers import stop_gradient
 from functrans.numpy.ufuncs import add
-from functrans.primitives.custom.derivatives import custom_jvp_call, custom_vjp_call
+from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import AnyTracer, evaluate, stage, state, typeof
 from functrans.typing import Array, PyTree
 
@@ -200,7 +200,7 @@ class custom_jvp(CustomFunction[_P, _R]):
                 if rule is not None:
                     one = rule(dx, out, *primals)
                     total = one if total is None else tree.map(add, total, one)
-            return out, tree.map(_zero_like, out) if total is None else total
+            return out, tree.map(lambda y: as_array(y) * 0, out) if total is None else total
 
         self.defjvp(jvp)
 
@@ -216,10 +216,6 @@ class custom_jvp(CustomFunction[_P, _R]):
             return self.fun(*given)
         call = JvpCall(self.fun, self.jvp, self.symbolic_zeros, given, self.nondiff_argnums)
         return call.bind(custom_jvp_call, call.operands(stop_gradient), call.rule())
-
-
-def _zero_like(x: Any) -> Any:
-    return as_array(x) * 0
 
 
 class custom_vjp(CustomFunction[_P, _R]):

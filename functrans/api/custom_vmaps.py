@@ -7,14 +7,15 @@ from typing import Any, ParamSpec, TypeVar
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.api.arguments import as_array
 from functrans.api.custom_calls import unflatten, where_defined
 from functrans.api.custom_rules import CustomFunction
-from functrans.api.flat import FlatFunction, as_array, function_name
 from functrans.backends import xla
 from functrans.ir.program import hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.lax.loops import map as lax_map
-from functrans.primitives.custom.batching import BatchRule, custom_vmap_call
+from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, state, typeof
 
 _P = ParamSpec("_P")

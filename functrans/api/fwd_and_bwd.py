@@ -8,10 +8,9 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from functrans import errors
-from functrans.api.checks import check_callable, choose, here, of_chosen, positions
-from functrans.api.derivatives import vjp
+from functrans.api.arguments import check_callable, choose, here, of_chosen, positions
+from functrans.api.derivatives import Pullback, vjp
 from functrans.api.jit import jit
-from functrans.api.pullback import Pullback
 from functrans.ir.tracebacks import boundary
 from functrans.typing import PyTree
 

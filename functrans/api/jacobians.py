@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 from functrans import pytrees as tree
-from functrans.api.checks import (
+from functrans.api.arguments import (
+    as_array,
     check_callable,
     check_inputs,
     check_jacobian,
@@ -20,7 +21,6 @@ from functrans.api.checks import (
     positions,
 )
 from functrans.api.derivatives import jvp, vjp
-from functrans.api.flat import as_array
 from functrans.api.vmap import vmap
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.shape.moving import reshape, slice_axis

@@ -19,9 +19,8 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retracing
-from functrans.api.checks import counted, here
+from functrans.api.arguments import as_array, as_arrays, counted, here
 from functrans.api.compilation import Jitted
-from functrans.api.flat import FlatFunction, as_array, as_arrays, function_name
 from functrans.api.jit import jit
 from functrans.api.static_arguments import StaticArguments, exactly, joined
 from functrans.api.vmap import MappedAxes, argument_names, vmap
@@ -29,6 +28,7 @@ from functrans.caching import Cache, CachePerFunction
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import move_axis, reshape, slice_axis
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import state, typeof
 from functrans.typing import Device, PyTree
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import check_callable
-from functrans.api.flat import as_array
+from functrans.api.arguments import as_array, check_callable
 from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.backends import reference
 from functrans.ir.check import check_program

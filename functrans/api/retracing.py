@@ -108,7 +108,6 @@ def history_of(fun: Any) -> History:
 
 # --- recording ------------------------------------------------------------------------------------
 
-
 # Functions that are jitted on behalf of another function, which records the trace itself.
 STAND_INS: weakref.WeakSet[Any] = weakref.WeakSet()
 

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import jax
 
 from functrans import errors
-from functrans.api.checks import check_callable
-from functrans.api.flat import function_name
+from functrans.api.arguments import check_callable
 from functrans.ir.source import describe, scopes, user_source
 from functrans.ir.tracebacks import boundary
+from functrans.pytrees.functions import function_name
 from functrans.trace import Trace, bind_in, state
 from functrans.tracer import Tracer
 

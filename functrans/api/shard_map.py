@@ -19,8 +19,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import check_callable, here
-from functrans.api.flat import FlatFunction, function_name
+from functrans.api.arguments import check_callable, here
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -33,6 +32,7 @@ from functrans.primitives.distributed.sharding import (
     unknown_layout,
 )
 from functrans.primitives.shape.moving import reshape, slice_axis, transpose
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import at_once, evaluate, materialize, naming, stage, state, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree

@@ -16,8 +16,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.arguments import Arguments, Parameters
-from functrans.ir.program import Program
+from functrans.ir.program import Arguments, Parameters, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.pytrees.functions import FlatFunction, function_name

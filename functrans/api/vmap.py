@@ -10,11 +10,11 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.checks import check_callable, counted, here
-from functrans.api.flat import FlatFunction, as_arrays, function_name
+from functrans.api.arguments import as_arrays, check_callable, counted, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.primitives.reductions.folds import reduce_sum
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
@@ -141,7 +141,6 @@ def argument_names(args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list
 
 
 # --- vmap -----------------------------------------------------------------------------------------
-
 
 # A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -15,7 +15,7 @@ from jax._src import config as _config
 from jax.interpreters import mlir
 
 from functrans import passes
-from functrans.backends import cpu, cpu_convolutions, kernel_calls
+from functrans.backends import cpu, kernel_calls
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
@@ -415,7 +415,7 @@ class Lowering:
         if self.platform != "cpu":
             return None
         x_type, y_type = self.in_types
-        function, alone = cpu_convolutions.faster(x_type, y_type, self.out_types[0], axes)
+        function, alone = cpu.faster_convolution(x_type, y_type, self.out_types[0], axes)
         if function is None or (alone and not self.on_this_cpu):
             return None
         if not alone:

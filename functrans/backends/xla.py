@@ -26,12 +26,12 @@ from jax.interpreters import mlir
 
 from functrans import passes, runtime
 from functrans.backends import kernel_calls
-from functrans.backends.compiler_options import SETS, choice
 from functrans.backends.lowering import Lowering, abstract
 from functrans.caching import cached, memo
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
+from functrans.passes.compiler_options import SETS, choice
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import laid_out_by_type, left_to_xla
@@ -39,8 +39,8 @@ from functrans.trace import AnyTracer
 
 # --- jax_debug_nans and jax_debug_infs ------------------------------------------------------------
 #
-# Support for `jax_debug_nans` and `jax_debug_infs`. When JAX finds a NaN or an infinity in the
-# results of a compiled function, it calls that function again without jit, on concrete arrays.
+# When JAX finds a NaN or an infinity in the results of a compiled function, it calls that function
+# again without jit, on concrete arrays.
 #
 # In JAX the operations then run one by one until one of them produces a NaN. Here a compiled
 # function is a whole program, so each function given to `jax.jit` first checks `is_looking_for_nans` and then
@@ -63,7 +63,6 @@ def stop_at_first_nan(program: Program, args: Sequence[Any]) -> None:
 
 
 # --- programs -------------------------------------------------------------------------------------
-
 
 _constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
 

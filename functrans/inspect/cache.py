@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from functrans.api import retracing
-from functrans.api.checks import check_callable
+from functrans.api.arguments import check_callable
 from functrans.ir.source import describe, line_of, location
 from functrans.ir.tracebacks import boundary
 from functrans.typing import PyTree

@@ -161,7 +161,6 @@ def _cancelled(eqn: Equation, values: Sequence[Any], at: Sequence[Any], coarse: 
 
 # --- units in the last place ----------------------------------------------------------------------
 
-
 EXACT = np.zeros(())  # the error of a result that is bitwise equal to the reference
 
 

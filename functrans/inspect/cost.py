@@ -27,7 +27,6 @@ from functrans.typing import PyTree
 
 # --- memory in use --------------------------------------------------------------------------------
 
-
 MOST = 10  # limit on the listed live values
 
 
@@ -170,7 +169,6 @@ def own_cost(eqn: Equation) -> Cost:
 
 
 # --- the report -----------------------------------------------------------------------------------
-
 
 ROWS = 20  # rows per table
 

@@ -20,12 +20,9 @@ from functrans.ir.text import Names, nested, provenance, show, show_equation, sh
 from functrans.ir.tracebacks import boundary
 from functrans.passes.rewrite import children_first
 
-# --- text in colours ------------------------------------------------------------------------------
-#
-# A program's text in colours, as HTML: what a notebook shows of a Program by itself.
+# --- text in colours, as HTML: what a notebook shows of a Program by itself -----------------------
 #
 # The colours are legible on white and on black, so that no theme need be known.
-
 
 _LINES = 400  # lines that are shown
 
@@ -58,16 +55,13 @@ def _span(match: re.Match[str]) -> str:
     return f'<span style="color:{_COLOURS[match.lastgroup or "name"]}">{match[0]}</span>'
 
 
-# --- the graph ------------------------------------------------------------------------------------
-#
-# A program as boxes and arrows.
+# --- the graph: boxes and arrows ------------------------------------------------------------------
 #
 # In: a Program. Out: `{"nodes": [...], "edges": [...]}` of plain values, for picture.js. A node
 # that holds programs has them under `"inside"`, as graphs of the same form. Two levels of detail:
 #
 #     equations  a box for each equation
 #     lines      a box for each of the user's lines, forwards and backwards apart: for long programs
-
 
 Node = dict[str, Any]
 Graph = dict[str, list[Any]]
@@ -254,7 +248,6 @@ def _cut(text: str) -> str:
 
 
 # --- entry ----------------------------------------------------------------------------------------
-
 
 BOXES = 200  # most equations of a picture with a box for each
 

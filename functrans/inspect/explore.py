@@ -27,9 +27,7 @@ from functrans.ir.types import ArrayType, same_types
 from functrans.pytrees.functions import function_name
 from functrans.typing import PyTree
 
-# --- the stages -----------------------------------------------------------------------------------
-#
-# The stages that a function goes through, as lists of lines that know their source and their cost.
+# --- the stages, as lists of lines that know their source and their cost --------------------------
 #
 #     source          the user's functions that the equations stand in
 #     traced          the function below the derivatives, where the wrappers say which it is
@@ -38,7 +36,6 @@ from functrans.typing import PyTree
 #     StableHLO       what XLA is given
 #
 # In: a function and arguments. Out: `Stage`s; `Lines` numbers the user's lines for all of them.
-
 
 LONGEST = 400  # most characters of a line
 _ARGUMENTS = 8  # more are folded

@@ -79,10 +79,6 @@ def _reduce(op: Callable[..., Any], x: Any, init: Any) -> Any:
     return lax.reduce_window(x, init, op, (2, 2), (1, 1), "VALID")
 
 
-def _body(operation: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, y: operation(x, y)
-
-
 _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "clamp": (lambda x: lax.clamp(0.2, x, 0.7), (X,)),
     "select_n": (lambda x, y: lax.select(x < y, x, y), (X, Y)),
@@ -161,7 +157,7 @@ _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             _reduce(lax.add, x, 0.0),
             _reduce(lax.max, x, -np.inf),
             _reduce(lax.min, x, np.inf),
-            _reduce(_body(lambda a, b: a * b + 0 * a), x, 1.0),
+            _reduce(lambda a, b: a * b + 0 * a, x, 1.0),
         ),
         (X,),
     ),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
-    from functrans.interop import arrays as arrays
     from functrans.interop import jit_callers as jit_callers
     from functrans.interop.jax_functions import from_jax as from_jax
     from functrans.interop.takeover import take_over as take_over
@@ -15,7 +14,7 @@ else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         {
-            "functrans.interop": "arrays jit_callers",
+            "functrans.interop": "jit_callers",
             "functrans.interop.jax_functions": "from_jax",
             "functrans.interop.takeover": "take_over",
         },

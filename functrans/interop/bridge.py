@@ -1,4 +1,4 @@
-"""JAX primitives applied to functrans tracers.
+"""JAX primitives applied to functrans tracers, and jax arrays that meet them.
 
 While functrans traces, a `Bridge` is JAX's current trace (jax_trace.py); this module implements its
 methods. A JAX primitive with one of our tracers as an operand, or any primitive while a program is
@@ -28,7 +28,9 @@ from functrans.interop import references
 from functrans.interop.jaxprs import walk
 from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
-from functrans.primitives.custom.derivatives import as_type, custom_jvp_call, custom_vjp_call
+from functrans.numpy.indexing import At, getitem
+from functrans.numpy.operators import OPERATORS
+from functrans.primitives.custom.calls import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.distributed.sharding import automatic_axes
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
@@ -308,6 +310,43 @@ def _nothing_if_zero(t: Any) -> Any:
     return t
 
 
+# --- arrays that meet tracers: `table @ x`, `table[i]` and `zeros.at[0].set(y)` -------------------
+# A concrete array in a user's function is a `jax.Array`. Its operators would handle our tracers with
+# jax.numpy, which is slower than ours; here they return NotImplemented, so that Python calls the
+# tracer's operator. Python has no such fallback for indexing: an index that contains a tracer, and
+# `.at` while tracing, are handled here. Everything else is unchanged.
+
+_Array: Any = CONCRETE
+_jax_getitem = _Array.__getitem__
+_jax_at = _Array.at
+
+
+def _holds_tracer(index: Any) -> bool:
+    if isinstance(index, tuple):
+        return any(isinstance(i, Tracer) for i in index)
+    return isinstance(index, Tracer)
+
+
+def _getitem(self: Any, index: Any) -> Any:
+    if state.trace is not None and _holds_tracer(index):
+        return getitem(self, index)
+    return _jax_getitem(self, index)
+
+
+def _at(self: Any) -> Any:
+    return _jax_at.__get__(self) if state.trace is None else At(self)
+
+
+def _leaving(theirs: Any) -> Any:
+    """Wrap a `jax.Array` operator so that it returns NotImplemented for our tracers."""
+
+    @functools.wraps(theirs)
+    def operator(self: Any, other: Any) -> Any:
+        return NotImplemented if other.__class__ in OURS else theirs(self, other)
+
+    return operator
+
+
 # --- registration with JAX ------------------------------------------------------------------------
 
 
@@ -326,6 +365,11 @@ def _attach() -> None:
     for kind in (Tracer, Dual, Jet):  # direct entries are faster than JAX's lookup by base class
         pytype_aval_mappings[kind] = lambda x: x.aval
         dtypes.register_canonicalize_value_handler(kind, None)
+    for name in OPERATORS:
+        setattr(_Array, name, _leaving(getattr(_Array, name)))
+    _getitem.__doc__ = _jax_getitem.__doc__
+    _Array.__getitem__ = _getitem
+    _Array.at = property(_at, doc=getattr(_jax_at, "__doc__", None))
 
 
 _attach()

@@ -19,7 +19,7 @@ from functrans import pytrees as tree
 from functrans.api.static_arguments import StaticArguments, exactly
 from functrans.backends import xla
 from functrans.caching import Cache
-from functrans.interop.jaxprs.equation import Imported, context, traced
+from functrans.interop.jaxprs.walk import Imported, context, traced
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array

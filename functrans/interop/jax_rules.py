@@ -34,13 +34,12 @@ from functrans.backends import xla
 from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
 from functrans.caching import memo
-from functrans.interop.checkpoint_policies import Policy
+from functrans.interop.jaxprs.calls import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0
 from functrans.loading import when_imported
 from functrans.primitives.calls.checkpoint import divided
-from functrans.primitives.calls.residuals import fewer, take
-from functrans.primitives.dependence import reading, restricted
+from functrans.primitives.dependence import fewer, reading, restricted, take
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.trace import at_once
 from functrans.transforms.batch import Batching

@@ -24,10 +24,10 @@ from jax._src.state.discharge import discharge_state
 
 from functrans import errors, jax_trace
 from functrans.interop.jaxprs import walk
-from functrans.interop.jaxprs.equation import in_jaxpr
+from functrans.interop.jaxprs.walk import in_jaxpr
 from functrans.ir.program import Var
 from functrans.ir.source import describe, user_source
-from functrans.primitives.custom.derivatives import as_type
+from functrans.primitives.custom.calls import as_type
 from functrans.trace import full, materialize, staging_trace, state
 from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
 

@@ -44,7 +44,6 @@ _KEYS = (
     "The key is the first argument. Create one with random.key(seed), and new ones from it "
     "with random.split(key).\n"
 )
-_T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NOTE = "(frames of functrans and JAX are hidden: FUNCTRANS_TRACEBACK=full shows them)"
 _NOTE_OF_JAX = "JAX has removed its internal frames"
@@ -245,33 +244,6 @@ def _shown(x: Any) -> str:
     if t is None and isinstance(x, (FunctionType, type)):
         return x.__name__
     return f"{x!r:.40}" if t is None else str(t)
-
-
-def guard_methods(cls: type[_T]) -> type[_T]:
-    """Wrap the methods of a class in a `named_boundary`. Errors mention `Class.method`, or the
-    object's own name for itself (`said`)."""
-    for name, value in list(vars(cls).items()):
-        of_class = isinstance(value, classmethod)
-        function = value.__func__ if of_class else value
-        shown_as = "" if name in ("__call__", "__getitem__") else f".{name}"
-        if isinstance(function, FunctionType) and not shown_as.startswith("._"):
-            shown = _guarded_method(function, cls.__name__, shown_as)
-            setattr(cls, name, classmethod(shown) if of_class else shown)
-    return cls
-
-
-def _guarded_method(function: Any, owner: str, name: str) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return function(self, *args, **kwargs)
-        except Exception as error:
-            found = _with_call(error, getattr(self, "said", owner) + name, args, kwargs)
-            if found is error:
-                raise
-            raise found from error
-
-    return call
 
 
 def shown(package: str, name: str, value: Any) -> Any:

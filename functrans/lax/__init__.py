@@ -19,7 +19,6 @@ if _TYPE_CHECKING:
     from functrans.lax.exchange import *
     from functrans.lax.indexing import *
     from functrans.lax.loops import *
-    from functrans.lax.ragged_exchange import *
     from functrans.lax.reduction import *
     from functrans.lax.solvers import *
 
@@ -48,7 +47,8 @@ else:
                 "sqrt square sub tan tanh Tolerance zeta"
             ),
             "functrans.lax.exchange": (
-                "all_gather all_to_all pbroadcast pcast ppermute pshuffle psum_scatter pswapaxes"
+                "all_gather all_to_all pbroadcast pcast ppermute pshuffle psum_scatter pswapaxes "
+                "ragged_all_to_all"
             ),
             "functrans.lax.indexing": (
                 "dynamic_index_in_dim dynamic_slice dynamic_slice_in_dim dynamic_update_index_in_dim "
@@ -57,7 +57,6 @@ else:
                 "scatter_min scatter_mul scatter_sub ScatterDimensionNumbers"
             ),
             "functrans.lax.loops": "associative_scan map scan",
-            "functrans.lax.ragged_exchange": "ragged_all_to_all",
             "functrans.lax.reduction": (
                 "argmax argmin cumlogsumexp cummax cummin cumprod cumsum reduce_and reduce_max "
                 "reduce_min reduce_or reduce_prod reduce_sum reduce_xor"

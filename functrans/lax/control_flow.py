@@ -12,7 +12,6 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import dtype_class
-from functrans.lax import in_python
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
 from functrans.lax.staging import (
@@ -34,7 +33,7 @@ from functrans.primitives.control_flow.while_loop import while_loop as _while
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, lt, ne
 from functrans.primitives.elementwise.selection import clamp
-from functrans.trace import concrete_value, literal, typeof
+from functrans.trace import concrete_value, literal, state, typeof
 from functrans.typing import ArrayLike, PyTree
 
 __all__ = ["cond", "fori_loop", "switch", "while_loop"]
@@ -142,7 +141,7 @@ def switch(
 
 @or_by_jax(lambda _, index, branches, operands: jax.lax.switch(index, branches, *operands))
 def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Any) -> Any:
-    known = concrete_value(index) if in_python.wanted() else None
+    known = concrete_value(index) if state.jit_disabled else None
     if known is not None:
         return branches[int(known)](*operands)
     leaves, in_tree = array_leaves((tuple(operands), {}))
@@ -211,8 +210,12 @@ def while_loop(
     """
     check_function(cond_fun, "while_loop", "cond_fun")
     check_function(body_fun, "while_loop", "body_fun")
-    if in_python.wanted() and in_python.knows(going := cond_fun(init_val)):
-        return in_python.while_loop(cond_fun, body_fun, init_val, going)
+    if state.jit_disabled and concrete_value(going := cond_fun(init_val)) is not None:
+        carry = init_val
+        while concrete_value(going):
+            carry = body_fun(carry)
+            going = cond_fun(carry)
+        return tree.map(as_array, carry)
     init, structure = array_leaves(init_val)
     in_tree = tree.structure(((init_val,), {}))
     body, init = stable(lambda types: staged(body_fun, in_tree, types, "while_loop"), init)

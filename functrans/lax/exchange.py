@@ -11,12 +11,20 @@ from typing import Any
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
-from functrans.lax.arguments import as_array, invalid
+from functrans.ir.types import dtype_class
+from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.collective import members, names_of, over
+from functrans.lax.indexing import index_take
 from functrans.primitives.distributed import collective as prims
-from functrans.primitives.shape.moving import reshape, slice_axis, squeeze
-from functrans.trace import typeof
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.elementwise.families import add, ge, lt, mul, sub
+from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.reductions.folds import reduce_max
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis, squeeze
+from functrans.trace import literal, typeof
 from functrans.typing import PyTree
 
 __all__ = [
@@ -28,6 +36,7 @@ __all__ = [
     "pshuffle",
     "psum_scatter",
     "pswapaxes",
+    "ragged_all_to_all",
 ]
 
 
@@ -352,3 +361,120 @@ def _with_axis(x: Any, axis: int) -> Any:
     """Insert an axis of size 1."""
     shape = typeof(x).shape
     return reshape(x, shape=(*shape[:axis], 1, *shape[axis:]))
+
+
+# --- slices of different lengths ------------------------------------------------------------------
+# The operands of all examples are gathered, and each example reads its slices from them. So it runs
+# on all devices and under every transformation, but needs memory for all operands on each device.
+
+_PLACES = ("input_offsets", "send_sizes", "output_offsets", "recv_sizes")
+
+
+def ragged_all_to_all(
+    operand: Any,
+    output: Any,
+    input_offsets: Any,
+    send_sizes: Any,
+    output_offsets: Any,
+    recv_sizes: Any,
+    *,
+    axis_name: Any,
+    axis_index_groups: Any = None,
+) -> Any:
+    """Send slices of rows, of different lengths, to the examples of a mapped axis.
+
+    Arguments:
+      operand: array of shape (N, ...), whose rows are sent.
+      output: array of shape (M, ...), of the same dtype: the values of rows that are not received.
+      input_offsets, send_sizes: integers of shape (K,): slice k begins at row `input_offsets[k]`
+        and has `send_sizes[k]` rows. K is a multiple of the number of examples: each gets the next
+        K / n slices.
+      output_offsets: integers of shape (K,): the row of the receiver's output where slice k begins.
+      recv_sizes: integers of shape (K,): the sizes of the slices that are received,
+        `all_to_all(send_sizes, axis_name, 0, 0, tiled=True)`. Where slices overlap, the last slice
+        of the last example wins.
+      axis_name: one or several names.
+      axis_index_groups: groups of examples, of equal size; each group exchanges separately.
+
+    Returns:
+      An array of the shape of `output`.
+
+    Raises:
+      UnboundAxis: no enclosing map binds the axis name.
+      TypeMismatch: shapes or dtypes do not match.
+      InvalidArgument: K is not a multiple of the number of examples.
+
+    Source: `jax.lax.ragged_all_to_all`, which does not run on CPUs and not under vmap.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> rows = jnp.array([[1, 2, 2], [3, 4, 0]])
+      >>> sizes = jnp.array([[1, 2], [1, 1]])  # [from, to]
+      >>> starts = jnp.array([[0, 1], [0, 1]])
+      >>> places = jnp.array([[0, 0], [1, 2]])
+      >>> def f(x, start, size, place):
+      ...     got = lax.all_to_all(size, "i", 0, 0, tiled=True)
+      ...     out = jnp.zeros(4, x.dtype)
+      ...     return lax.ragged_all_to_all(x, out, start, size, place, got, axis_name="i")
+      >>> print(ft.vmap(f, axis_name="i")(rows, starts, sizes, places))
+      [[1 3 0 0]
+       [2 2 4 0]]
+    """
+    name = "ragged_all_to_all"
+    group = over(name, axis_name, axis_index_groups)
+    n = members(name, group)
+    operand, output = as_array(operand), as_array(output)
+    places = [as_array(v) for v in (input_offsets, send_sizes, output_offsets, recv_sizes)]
+    slices = _checked(name, n, operand, output, places)
+
+    def exchanged(v: Any) -> Any:
+        return all_to_all(v, axis_name, 0, 0, tiled=True, axis_index_groups=axis_index_groups)
+
+    starts, _, offsets, sizes = (cast(v, "int32") for v in places)
+    starts, offsets = exchanged(starts), exchanged(offsets)
+    rows = all_gather(operand, axis_name, axis_index_groups=axis_index_groups, tiled=True)
+
+    # For each output row the slice that it comes from: the last that covers it, -1 if none does.
+    m, k = typeof(output).shape[0], slices
+    shape = (m, k)
+    row = iota(dtype=typeof(starts).dtype, shape=shape, dimension=0)
+    number = iota(dtype=typeof(starts).dtype, shape=shape, dimension=1)
+    begin, size = (broadcast_in_dim(v, shape=shape, dimensions=(1,)) for v in (offsets, sizes))
+    inside = and_(ge(row, begin), lt(row, add(begin, size)))
+    chosen = reduce_max(select_n(inside, literal(-1, typeof(number)), number), axes=(1,))
+    received = ge(chosen, literal(0, typeof(chosen)))
+    which = clamp(literal(0, typeof(chosen)), chosen, literal(max(k - 1, 0), typeof(chosen)))
+
+    # And its index among the rows of all examples.
+    length = typeof(operand).shape[0]
+    sender = iota(dtype=typeof(starts).dtype, shape=(n, k // n), dimension=0)
+    sender = reshape(sender, shape=(k,))
+    shift = add(mul(sender, literal(length, typeof(sender))), sub(starts, offsets))
+    place = add(index_take(shift, (which,), (0,)), iota(dtype=shift.dtype, shape=(m,), dimension=0))
+    found = index_take(rows, (place,), (0,))
+    received = broadcast_in_dim(received, shape=typeof(output).shape, dimensions=(0,))
+    return select_n(received, output, found)
+
+
+def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) -> int:
+    """Check the arguments and return the number of slices."""
+    x, y = typeof(operand), typeof(output)
+    if x.ndim < 1 or y.ndim != x.ndim or x.shape[1:] != y.shape[1:] or x.dtype != y.dtype:
+        raise mismatch(
+            name, f"operand {x} and output {y} must have equal dtypes, and equal shapes but for axis 0"
+        )
+    types = [typeof(v) for v in places]
+    for what, t in zip(_PLACES, types, strict=True):
+        if dtype_class(t.dtype) not in ("int", "uint") or t.ndim != 1:
+            raise mismatch(name, f"{what} must be integers of shape (K,), got {t}")
+        if t.shape != types[0].shape:
+            raise mismatch(name, f"{what} {t} must be as long as input_offsets {types[0]}")
+    (k,) = types[0].shape
+    if k == 0 or k % n:
+        raise invalid(
+            name,
+            f"{k} slices cannot be divided among {n} examples",
+            f"The offsets and sizes must be of a length that is a multiple of {n}.",
+        )
+    return k

@@ -12,8 +12,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.lax import in_python
-from functrans.lax.arguments import axis_index, invalid
+from functrans.lax.arguments import as_array, axis_index, invalid
 from functrans.lax.staging import (
     array_leaves,
     check_function,
@@ -30,7 +29,7 @@ from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import reshape, rev, slice_, slice_axis
-from functrans.trace import typeof
+from functrans.trace import state, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
 
@@ -74,17 +73,17 @@ def scan(
       6.0 [0. 1. 3. 6.]
     """
     check_function(f, "scan", "f")
-    state, state_tree = array_leaves(init)
+    carry, state_tree = array_leaves(init)
     arrays, _ = array_leaves(xs)
     n = _length("scan", xs, arrays, length)
     unroll = _unroll(unroll, n)
-    if n and in_python.wanted():
-        return in_python.scan(f, init, xs, n, reverse)
+    if n and state.jit_disabled:
+        return _in_python(f, init, xs, n, reverse)
     rows = [t.update(shape=t.shape[1:]) for t in map_types(arrays)]
     in_tree = tree.structure(((init, xs), {}))
-    m = len(state)
-    made, state = stable(lambda types: staged(f, in_tree, [*types, *rows], "scan"), state)
-    types = map_types(state)
+    m = len(carry)
+    made, carry = stable(lambda types: staged(f, in_tree, [*types, *rows], "scan"), carry)
+    types = map_types(carry)
     pair = made.out_tree.children()
     if len(pair) != 2:
         raise errors.TypeMismatch(
@@ -107,7 +106,7 @@ def scan(
     params = {"reverse": True} if reverse else {}
     results = _scan(
         *made.captured,
-        *state,
+        *carry,
         *arrays,
         program=made.program,
         length=n,
@@ -117,6 +116,27 @@ def scan(
         **({"unroll": unroll} if unroll > 1 else {}),
     )
     return tree.unflatten(made.out_tree, results)
+
+
+def _in_python(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool) -> tuple[Any, Any]:
+    """Run the steps as a Python loop, for `disable_jit`: f sees concrete values."""
+    carry, results = init, []
+    for i in range(n)[::-1] if reverse else range(n):
+        carry, y = f(carry, tree.map(lambda x, i=i: _element(as_array(x), i), xs))
+        results.append(y)
+    if reverse:
+        results.reverse()
+    return tree.map(as_array, carry), tree.map(_stacked, *results)
+
+
+def _element(x: Any, i: int) -> Any:
+    return reshape(slice_axis(x, 0, i, i + 1), shape=typeof(x).shape[1:])
+
+
+def _stacked(*rows: Any) -> Any:
+    arrays = [as_array(x) for x in rows]
+    one = [reshape(x, shape=(1, *typeof(x).shape)) for x in arrays]
+    return concatenate(*one, dimension=0) if len(one) > 1 else one[0]
 
 
 def map_types(xs: list[Any]) -> list[ArrayType]:

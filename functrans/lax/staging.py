@@ -20,7 +20,7 @@ from functrans.ir.program import Program, Var, hoist_constants
 from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, promote
 from functrans.lax.arguments import as_array
-from functrans.primitives.distributed.named_axes import speaks_of_others_axes
+from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof

@@ -30,7 +30,7 @@ from functrans.primitives.elementwise.families import add, eq, lt, mul, ne, spla
 from functrans.primitives.elementwise.selection import select_n, stop_gradient
 from functrans.primitives.elementwise.transcendental import exp, log, rsqrt
 from functrans.primitives.reductions.folds import reduce_max, reduce_sum
-from functrans.primitives.reductions.softmax import softmax as powers_over_sum
+from functrans.primitives.reductions.folds import softmax as powers_over_sum
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes, reshape
 from functrans.trace import Tracer, typeof

@@ -15,13 +15,11 @@ if _TYPE_CHECKING:
 
     from functrans.numpy import fft as fft
     from functrans.numpy import linalg as linalg
-    from functrans.numpy import methods as methods
     from functrans.numpy import operators as operators
     from functrans.numpy.arithmetic import *
     from functrans.numpy.creation import *
     from functrans.numpy.dtypes import *
     from functrans.numpy.einsums import *
-    from functrans.numpy.joining import *
     from functrans.numpy.linear import *
     from functrans.numpy.moments import *
     from functrans.numpy.reductions import *
@@ -37,7 +35,7 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {
-            "functrans.numpy": "fft linalg methods operators",
+            "functrans.numpy": "fft linalg operators",
             "functrans.numpy.arithmetic": (
                 "around divmod floor_divide isnan logaddexp logaddexp2 mod pow power remainder round "
                 "sinc trunc"
@@ -56,7 +54,6 @@ else:
                 "unsignedinteger"
             ),
             "functrans.numpy.einsums": "einsum",
-            "functrans.numpy.joining": "concatenate split stack unstack",
             "functrans.numpy.linear": "diag dot inner matmul outer tensordot vdot",
             "functrans.numpy.moments": "mean std var",
             "functrans.numpy.reductions": (
@@ -64,8 +61,9 @@ else:
             ),
             "functrans.numpy.selecting": "astype clip where",
             "functrans.numpy.shaping": (
-                "broadcast_shapes broadcast_to copy diagonal expand_dims matrix_transpose moveaxis "
-                "ndim permute_dims ravel reshape shape size squeeze swapaxes transpose"
+                "broadcast_shapes broadcast_to concatenate copy diagonal expand_dims "
+                "matrix_transpose moveaxis ndim permute_dims ravel reshape shape size split squeeze "
+                "stack swapaxes transpose unstack"
             ),
             "functrans.numpy.taking": "nonzero take take_along_axis",
             "functrans.numpy.ufunc_methods": "frompyfunc ufunc",
@@ -79,5 +77,5 @@ else:
                 "sign sin sinh sqrt square subtract tan tanh true_divide"
             ),
         },
-        "functrans.numpy.composites.shown",
+        "functrans.numpy.ufunc_methods.shown",
     )

@@ -199,9 +199,7 @@ def _integer_power(x: Any, y: Any) -> Any:
     return result
 
 
-# --- rounding -------------------------------------------------------------------------------------
-#
-# Functions of floats that take a few primitives: rounding, logarithms of sums, sinc.
+# --- functions of floats that take a few primitives: logarithms of sums, rounding, sinc -----------
 
 
 def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:

@@ -21,10 +21,9 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import check_sizes, placeable, sizes_of
 from functrans.numpy import primitives
-from functrans.numpy.joining import stack
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import broadcast_to, check_order, reshape
+from functrans.numpy.shaping import broadcast_to, check_order, reshape, stack
 from functrans.trace import AnyTracer, Tracer, concrete_value, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array

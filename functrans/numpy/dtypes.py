@@ -51,7 +51,6 @@ __all__ = [
 
 # --- scalar types ---------------------------------------------------------------------------------
 
-
 if TYPE_CHECKING:
     _JaxScalarType = type
 else:

@@ -10,7 +10,6 @@ from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import placeable
 from functrans.numpy import primitives
-from functrans.numpy.indexing import nonzero
 from functrans.numpy.promotion import (
     BOOL,
     SCALARS,
@@ -26,6 +25,7 @@ from functrans.numpy.promotion import (
     user_dtype,
     value_of,
 )
+from functrans.numpy.taking import nonzero
 from functrans.numpy.ufuncs import maximum, minimum, truth
 from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.primitives.shape.moving import slice_axis

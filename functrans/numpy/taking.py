@@ -15,6 +15,7 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import primitives
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.index_plans import index_dtype, wrapped
+from functrans.numpy.indexing import AtRef, fill_of, getitem
 from functrans.numpy.primitives import reshape, select_n
 from functrans.numpy.promotion import (
     array_of,
@@ -27,9 +28,7 @@ from functrans.numpy.promotion import (
     invalid,
     promote_dtypes,
 )
-from functrans.numpy.reading import fill_of, read
 from functrans.numpy.ufuncs import truth
-from functrans.numpy.writing import AtRef
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike
@@ -58,8 +57,6 @@ def take(
       >>> print(jnp.take(jnp.arange(4.0), jnp.array([3, 9])))
       [ 3. nan]
     """
-    if out is not None:
-        raise _no_out("take")
     a, indices = array_of(a, "take"), array_of(indices, "take", 1)
     if axis is None:
         a, axis = a if typeof(a).ndim == 1 else reshape(a, shape=(typeof(a).size,)), 0
@@ -69,7 +66,9 @@ def take(
         indices = cast(indices, np.dtype("int32"))
     _check_integers(indices, "take")
     if n == 0 and typeof(indices).size:
-        raise _index_error("take: cannot do a non-empty take from an empty axis")
+        raise errors.InvalidIndex(
+            f"take: cannot do a non-empty take from an empty axis, at\n    {describe(user_source())}"
+        )
     if mode == "wrap":
         indices, how = remainder(indices, n or 1), PROMISE
     elif mode in (None, "fill", "clip"):
@@ -79,19 +78,8 @@ def take(
     index = (*[slice(None)] * axis, indices)
     fill = fill_of(fill_value, typeof(a).dtype, "take")
     return materialize(
-        read(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
+        getitem(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
     )
-
-
-def _no_out(name: str) -> Exception:
-    return errors.MissingRule(
-        f"{name}: the argument `out` is not supported (arrays are immutable), at\n"
-        f"    {describe(user_source())}\nUse the result."
-    )
-
-
-def _index_error(problem: str) -> errors.InvalidIndex:
-    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}")
 
 
 def _check_integers(indices: Any, name: str) -> None:
@@ -259,7 +247,7 @@ def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
     count = primitives.iota(dtype=dtype, shape=(n,), dimension=0)
     zeros = full(0, ArrayType((size,), dtype))
     places = AtRef(zeros, to).set(count, wrap_negative_indices=False)
-    return places, read(rank, -1)
+    return places, getitem(rank, -1)
 
 
 def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -2,6 +2,11 @@
 
 Importing this module adds them to our functions of the same names. The methods are JAX's own,
 imported (interop/delegated.py) when first called.
+
+And the public versions (`shown`) of the functions of `functrans.numpy`: those that are several
+operations run as one compiled operation in eager mode (`composite` in primitives/calls/jit.py); those
+with a parameter `out` raise an error if it is used. Internal calls use the defining modules directly,
+without this overhead.
 """
 
 from __future__ import annotations
@@ -9,14 +14,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from inspect import isfunction, unwrap
+from types import FunctionType
 from typing import Any
 
 import jax
 
 from functrans import runtime
+from functrans.ir import tracebacks
 from functrans.ir.tracebacks import named_boundary
 from functrans.numpy import ufuncs
 from functrans.numpy.arithmetic import logaddexp, logaddexp2
+from functrans.numpy.ufuncs import refusing_out
+from functrans.primitives.calls.jit import composite
 
 __all__ = ["frompyfunc", "ufunc"]
 
@@ -100,3 +109,36 @@ _attach(
     logaddexp,
     logaddexp2,
 )
+
+
+# --- public versions ------------------------------------------------------------------------------
+
+# Functions of arrays; Python numbers are operands: those that are likely to change between calls,
+# for which nothing should be recompiled.
+_ELEMENTWISE = (
+    "arctan2 divide divmod equal floor_divide greater greater_equal less less_equal logaddexp "
+    "logaddexp2 mod nextafter not_equal remainder true_divide where"
+)
+# Functions of arrays and static integers, strings and None; floats are operands.
+_WITH_OPTIONS = (
+    "argmax argmin cumprod cumsum diag diagonal dot imag inner outer clip ravel round sinc trace "
+    "trunc unstack vdot"
+)
+# Functions of arrays and options, where floats are static too: fill values must be concrete.
+_WITH_FILLING = "take take_along_axis"
+
+_OPERANDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), (int, float, complex)),
+    **dict.fromkeys(_WITH_OPTIONS.split(), (float,)),
+    **dict.fromkeys(_WITH_FILLING.split(), ()),
+}
+
+
+def shown(package: str, name: str, value: Any) -> Any:
+    """Return the public version of a name that a module of `functrans.numpy` defines."""
+    if isinstance(value, FunctionType):
+        made = composite(value, _OPERANDS[name]) if name in _OPERANDS else value
+        if not hasattr(value, "reduce"):  # ufuncs raise the error themselves
+            made = refusing_out(made)
+        return tracebacks.shown(package, name, made)
+    return value

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from functrans.passes.inlining import inline_calls as inline_calls
     from functrans.passes.inlining import resolve as resolve
     from functrans.passes.loop_simplification import loops as loops
+    from functrans.passes.loop_sums import written_sums as written_sums
     from functrans.passes.pipeline import chosen as chosen
     from functrans.passes.pipeline import optimize as optimize
     from functrans.passes.redundancy import common_subexpressions as common_subexpressions
     from functrans.passes.redundancy import dead_code as dead_code
-    from functrans.passes.summed_stacks import written_sums as written_sums
     from functrans.passes.weighted_reductions import weighted_sums as weighted_sums
 else:
     __getattr__, __dir__, __all__ = _lazily(
@@ -40,9 +40,9 @@ else:
             "functrans.passes.explanation": "explain",
             "functrans.passes.inlining": "inline inline_calls resolve",
             "functrans.passes.loop_simplification": "loops",
+            "functrans.passes.loop_sums": "written_sums",
             "functrans.passes.pipeline": "chosen optimize",
             "functrans.passes.redundancy": "common_subexpressions dead_code",
-            "functrans.passes.summed_stacks": "written_sums",
             "functrans.passes.weighted_reductions": "weighted_sums",
         },
     )

@@ -1,19 +1,76 @@
-"""Select XLA's options on a CPU from the operations of a program. The options themselves are in
-backends/compiler_options.py."""
+"""XLA compiler options, chosen per program.
+
+XLA:CPU offloads some kinds of operations to a library (YNNPACK). The kinds are a compiler option,
+and no choice is best for all programs: a wrong one can be three times slower. Each option set has a
+name here, and a rule picks the programs that surely benefit; all others use JAX's default. The
+options are experimental and differ between versions, so each set is tried once on this jaxlib.
+Measured by `python -m benchmarks options`.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import difflib
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from functrans.caching import memo
+from functrans import errors
+from functrans.caching import cached, memo
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import location
+from functrans.ir.source import describe, location, user_source
 from functrans.ir.text import with_nested
 from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.reductions.folds import Reduction
+
+_LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # the kinds of operations that are offloaded
+_KIND = "LIBRARY_FUSION_TYPE_"
+DEFAULT = "default"
+SETS: dict[str, dict[str, Any]] = {
+    DEFAULT: {},
+    "products and sums": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE"},
+    "all but convolutions": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE,{_KIND}ELTWISE"},
+}
+
+
+def choice(program: Program) -> str:
+    """Return the name of the option set for an optimized program on the default backend."""
+    found = wanted(program) if jax.default_backend() == "cpu" else None
+    return found.name if found is not None and _is_taken(found.name) else DEFAULT
+
+
+@cached("options of the compiler", 64)
+def _is_taken(name: str) -> bool:
+    """Return whether this jaxlib accepts the options of a set."""
+    try:
+        with jax.ensure_compile_time_eval():
+            jax.jit(lambda x: x, compiler_options=SETS[name])(0.0)
+    except RuntimeError:
+        return False
+    return True
+
+
+def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None:
+    """Raise our error if XLA's error is about a user's option; `known` lists option names."""
+    said = re.search(r"No such compile option: '(\w+)'|While setting option (\w+), '([^']*)'", str(error))
+    if said is None:
+        return
+    name = said[1] or said[2]
+    problem = f"does not accept {said[3]!r}" if said[2] else "does not exist"
+    names = [x for x in (*known(), _LIBRARY) if x != name]
+    shown = difflib.get_close_matches(name, names, 5, 0.5) or names[:9]
+    raise errors.InvalidArgument(
+        f"jit: the compiler option {name} {problem} (JAX {jax.__version__}), at\n"
+        f"    {describe(user_source())}\nExisting options: {', '.join(shown)}."
+    ) from None
+
+
+# --- which set a program wants --------------------------------------------------------------------
 
 # A transformer's step: at least MANY matrix products, with a median of at least LARGE FLOPs.
 MANY, LARGE = 40, 16_000_000
@@ -66,3 +123,34 @@ def flops_of(e: Equation) -> int:
     """Return the floating point operations of an equation by its primitive's estimate."""
     types = ([v.type for v in values] for values in (e.inputs, e.outputs))
     return e.primitive.cost(*types, **e.params).flops
+
+
+# --- switching between sets -----------------------------------------------------------------------
+
+
+class Other(Exception):
+    """Raised while `jax.jit` traces a function whose program needs another option set. Holds the
+    traced program, so that it is not traced again."""
+
+    def __init__(self, name: str, staged: Any):
+        super().__init__(name)
+        self.name = name
+        self.staged = staged
+
+
+class _Local(threading.local):
+    fixed = False  # if True, never raise `Other`
+    staged: Any = None  # the traced program of the last `Other`
+
+
+local: _Local = _Local()
+
+
+@contextmanager
+def fixed() -> Iterator[None]:
+    """Keep the current options: never raise `Other` inside this context."""
+    outer, local.fixed = local.fixed, True
+    try:
+        yield
+    finally:
+        local.fixed = outer

@@ -47,7 +47,7 @@ from functrans.passes.contraction_order import (
 )
 from functrans.passes.cost_bounds import Least
 from functrans.passes.example_loops import ByExample, side_by_side
-from functrans.passes.loop_accumulators import accumulated
+from functrans.passes.loop_sums import accumulated
 from functrans.passes.redundancy import common_subexpressions
 from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
 from functrans.passes.sums_of_products import (

@@ -33,14 +33,11 @@ from functrans.primitives.shape.moving import (
     transpose,
 )
 
-# --- values that are never -0.0 -------------------------------------------------------------------
-#
-# Find values that are never -0.0, so that adding 0.0 to them changes nothing.
+# --- values that are never -0.0, so that adding 0.0 to them changes nothing -----------------------
 #
 # In: a value and the equations before it. Out: whether it is known not to be -0.0: a square, a sum
 # over axes or windows (which starts from 0.0), a magnitude, a sum with such a term, and data
 # movement or selection of these. The default answer is no.
-
 
 _DEEP = 8  # maximum depth of the search
 _NEVER = frozenset([square, abs_, reduce_sum, select_and_scatter_add, transcendental.exp])

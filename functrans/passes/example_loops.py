@@ -132,15 +132,12 @@ def _keeps_first(e: Equation) -> bool:
     return 0 not in e.params["axes"]
 
 
-# --- fusion of such loops -------------------------------------------------------------------------
+# --- fusion of such loops over the same examples --------------------------------------------------
 #
-# Fuse loops over the same examples that each compute a sum of squares.
-#
-# In: a Program that `contract` rewrote. Out: one in which independent loops of
-# passes/example_loops.py with the same number of steps are one loop. Values that they have in
-# common, such as the Gram matrix of a layer's inputs for each weight that reads these, are computed
-# once, and the overhead of a step is paid once.
-
+# In: a Program that `contract` rewrote. Out: one in which independent loops of this kind with the
+# same number of steps are one loop. Values that they have in common, such as the Gram matrix of a
+# layer's inputs for each weight that reads these, are computed once, and the overhead of a step is
+# paid once.
 
 HOW = "side_by_side of"
 

@@ -30,13 +30,12 @@ from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.calls.checkpoint import name
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.while_loop import tangent_loop
-from functrans.primitives.custom.batching import custom_vmap_call
-from functrans.primitives.custom.derivatives import CustomCall, CustomLin
+from functrans.primitives.custom.calls import CustomLin, RuleCall
 from functrans.primitives.custom.implicit import Solver
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.selection import copy, stop_gradient
 from functrans.primitives.random.bits import random_bits
-from functrans.primitives.reductions.softmax import softmax
+from functrans.primitives.reductions.folds import softmax
 
 # Identities, and the position of the operand that they return.
 _MARKS = {stop_gradient: 0, name: 0, copy: 0, PRIMITIVES["only_where"]: 1}
@@ -100,7 +99,7 @@ def _called(e: Equation) -> Program | None:
     """Return the resolved program that a primitive with custom rules runs, or None."""
     primitive = e.primitive
     found: Program | None = None
-    if isinstance(primitive, CustomCall) or primitive is custom_vmap_call:
+    if isinstance(primitive, RuleCall):
         found = e.params["program"]
     elif isinstance(primitive, Solver):
         found = e.params["solve"]

@@ -19,9 +19,9 @@ from functrans.passes.constant_folding import fold
 from functrans.passes.contractions import contract
 from functrans.passes.inlining import inline, inline_calls, resolve
 from functrans.passes.loop_simplification import loops
+from functrans.passes.loop_sums import written_sums
 from functrans.passes.redundancy import common_subexpressions, dead_code
 from functrans.passes.rewrite import program_pass
-from functrans.passes.summed_stacks import written_sums
 from functrans.passes.weighted_reductions import weighted_sums
 
 Run = Callable[[Program], Program]

@@ -184,9 +184,7 @@ RULES: dict[Any, Any] = {
 }
 
 
-# --- selections between multiples of one value ----------------------------------------------------
-#
-# A rule of `simplify`: a selection between multiples of one value is a multiple of it.
+# --- a selection between multiples of one value is a multiple of it -------------------------------
 #
 #     select(c, x, x / n * m)   ->   x / select(c, 1, n) * select(c, 1, m)
 #
@@ -195,7 +193,6 @@ RULES: dict[Any, Any] = {
 # has this form. A value that is only multiplied and summed need never be materialized
 # (passes/contractions.py). Multiplying by 1 rounds nothing; NaN and infinities are those of the
 # selected case.
-
 
 _LONGEST = 4  # maximum number of chained products
 

@@ -16,12 +16,9 @@ from functrans.primitives.elementwise.selection import optimization_barrier
 
 # --- common-subexpression elimination -------------------------------------------------------------
 #
-# Common-subexpression elimination.
-#
 # Two equations are equal if their primitives, parameters and operands are. Not merged are equations
 # with effects, Python callbacks, and everything about `checkpoint`: its barriers and calls mark a
 # computation that is to be repeated.
-
 
 # Not max and min: for 0.0 and -0.0 the result may depend on the order of the operands.
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])

@@ -14,9 +14,7 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import literal
 
-# --- sums of rows that are scaled anyway ----------------------------------------------------------
-#
-# Replace a weighted sum of rows by a sum of the scaled rows, if these are computed anyway.
+# --- weighted sums of rows as sums of the scaled rows, if these are computed anyway ---------------
 #
 #     s[k, j] = c[k] * x[k, j]                           s, as it was
 #     y[j] = sum over k of c[k] * x[k, j]       ->       y[j] = sum over k of 1 * s[k, j]
@@ -87,9 +85,7 @@ def _origin(program: Program, made_at: dict[Var, int], v: Any) -> Any:
     return v
 
 
-# --- sums as vector-matrix products ---------------------------------------------------------------
-#
-# Replace weighted sums over leading axes by vector-matrix products.
+# --- weighted sums over leading axes as vector-matrix products ------------------------------------
 #
 #     sum over l of x[l, i, j] * c[l]   ->   dot_general["lij,l->ij"] x c
 #
@@ -102,8 +98,7 @@ def _origin(program: Program, made_at: dict[Var, int], v: Any) -> Any:
 #
 #     sum over l of x[l, i] * y[l, j]   ->   dot_general["li,lj->ij"] x y
 #
-# Sums of rows that are scaled by the same weights elsewhere reuse these (weighted_reductions.py).
-
+# Sums of rows that are scaled by the same weights elsewhere reuse these (above).
 
 LARGE = 1 << 16  # products; a sum of fewer is fused with its operands
 MANY = 8  # products in a sum

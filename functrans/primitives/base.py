@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
@@ -32,6 +34,9 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
+
+Values = Sequence[Any]  # operands or results, or their tangents or cotangents
+Params = dict[str, Any]
 
 
 class LinearInput:
@@ -157,14 +162,12 @@ class Primitive:
 
     # --- overridden by higher-order primitives (base.py) ----------------------------------
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         """Return (result, its tangent). `t` is the running jvp or linearize."""
         out = t.bind_primal(self, primals, params)
         return out, self.jvp(primals, tangents, out, **params)
 
-    def transpose_with(self, t: Any, ct: Any, args: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Any, args: Values, params: Params) -> Sequence[Any]:
         """Transpose, given the running transposition."""
         return self.transpose(ct, *args, **params)
 
@@ -222,7 +225,7 @@ class Primitive:
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
 
-    def _product_rule(self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> Any:
+    def _product_rule(self, primals: Values, tangents: Values, params: Params) -> Any:
         total = None
         for i in self.linear_in:
             if tangents[i] is not None:
@@ -264,19 +267,6 @@ class Primitive:
         )
 
 
-def axes_inside(value: Any) -> set[Any]:
-    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
-    if isinstance(value, tuple):
-        return set().union(*[axes_inside(v) for v in value])
-    if not isinstance(value, Program):
-        return set()
-    return memo(value, _axes_inside)
-
-
-def _axes_inside(program: Program) -> set[Any]:
-    return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
-
-
 def sum_of(x: Any, y: Any) -> Any:
     """Return x + y for tangents or cotangents; None is zero."""
     if x is None:
@@ -303,9 +293,52 @@ def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
 
 
-# --- higher-order primitives ----------------------------------------------------------------------
-#
-# Higher-order primitives: loops, branches, calls, callbacks to JAX and Python.
+# --- named axes: those that programs speak of, and those in scope ---------------------------------
+
+
+def axes_inside(value: Any) -> set[Any]:
+    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
+    if isinstance(value, tuple):
+        return set().union(*[axes_inside(v) for v in value])
+    if not isinstance(value, Program):
+        return set()
+    return memo(value, _axes_inside)
+
+
+def _axes_inside(program: Program) -> set[Any]:
+    return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
+
+
+def size_of_axis(operation: str, name: Any) -> int:
+    """The size of the innermost axis of a name, of those that our transformations give and then of
+    JAX's; UnboundAxis if there is none."""
+    for known, size in reversed(state.axes):
+        if known == name:
+            return size
+    try:
+        return jax.lax.axis_size(name)
+    except NameError:
+        raise unbound(operation, (name,)) from None
+
+
+def speaks_of_others_axes(program: Program) -> bool:
+    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
+    given = {name for name, _ in state.axes}
+    return not axes_inside(program) <= given
+
+
+def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
+    """The error for a collective over a name that no transformation around it has given."""
+    shown = ", ".join([repr(a) for a in axes])
+    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
+    return errors.UnboundAxis(
+        f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
+        f"{inside}), at\n    {describe(user_source())}\n"
+        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
+    )
+
+
+# --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------
 #
 # They define `interpret` instead of `reference`. Their rules receive the running transformation
 # `t`, which transforms their bodies, so this layer need not import the transformations.
@@ -325,16 +358,16 @@ class HigherOrderPrimitive(Primitive):
     mandatory: tuple[str, ...] = ("abstract_eval", "interpret", "lower")
 
     @owed
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    def interpret(self, run: Any, values: Values, params: Params) -> Sequence[Any]:
         """Return the results on NumPy arrays. `run(program, values)` runs a program, `run(program,
         values, i)` runs it as step i of a loop."""
         raise self.missing("interpret")
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         """Return the results on concrete arrays, if `runs_eagerly` is set."""
         raise self.missing("run_eagerly")
 
-    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(self, trace: Any, own: bool, args: Values, params: Params) -> Any:
         """Trace the function to a Program and bind with it, if `holds_functions` is set. `own`: an
         operand is a tracer of the recording trace."""
         raise self.missing("record")

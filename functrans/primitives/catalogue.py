@@ -11,8 +11,7 @@ from functrans.primitives.contractions import fft as fft
 from functrans.primitives.control_flow import cond as cond
 from functrans.primitives.control_flow import scan as scan
 from functrans.primitives.control_flow import while_loop as while_loop
-from functrans.primitives.custom import batching as batching
-from functrans.primitives.custom import derivatives as derivatives
+from functrans.primitives.custom import calls as calls
 from functrans.primitives.custom import implicit as implicit
 from functrans.primitives.distributed import collective as collective
 from functrans.primitives.distributed import platforms as platforms
@@ -24,7 +23,6 @@ from functrans.primitives.elementwise import conversion as conversion
 from functrans.primitives.elementwise import families as families
 from functrans.primitives.elementwise import selection as selection
 from functrans.primitives.elementwise import special as special
-from functrans.primitives.elementwise import special_incomplete as special_incomplete
 from functrans.primitives.elementwise import transcendental as transcendental
 from functrans.primitives.indexing import dynamic_slice as dynamic_slice
 from functrans.primitives.indexing import gather as gather
@@ -37,7 +35,6 @@ from functrans.primitives.random import bits as bits
 from functrans.primitives.random import gamma as gamma
 from functrans.primitives.reductions import cumulative as cumulative
 from functrans.primitives.reductions import folds as folds
-from functrans.primitives.reductions import softmax as softmax
 from functrans.primitives.reductions import windows as windows
 from functrans.primitives.reductions import windows_general as windows_general
 from functrans.primitives.shape import joining as joining

@@ -1,5 +1,5 @@
 """Dependence analysis: which parts of a program depend on some inputs or are needed for some
-outputs.
+outputs, and which values of a linearized program to store.
 
 In: programs and equations. Out: sets of variables, smaller programs. Higher-order primitives
 implement `reached` and `part` with these.
@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
+from functrans.primitives.base import bytes_of
+from functrans.primitives.elementwise.families import Elementwise
 
 
 def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
@@ -117,3 +119,139 @@ def smaller(equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], 
         equation.source,
         equation.origin,
     )
+
+
+# --- residuals: which values a loop step, call or branch stores for reverse mode ------------------
+#
+# In: a linearized program. Out: the values to store, and the linear part as a program of them. A
+# value is not stored if cheap operations (one flop per element, or data movement) compute it from
+# smaller values or from values that are stored anyway: 1 - y from y, a broadcast from its operand.
+# XLA fuses these operations into their users, so this saves time as well as memory.
+
+_MOST = 8  # a value made of more values than this is stored
+
+
+def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
+    """Return the residuals of a linearized program, given their places in
+    `transforms.jvp.Split`."""
+    stores = {"in": ins, "out": outs, "extra": extras}
+    return [stores[kind][i] for kind, i in places]
+
+
+def placed(
+    values: Iterable[Any], ins: Iterable[Any], outs: Iterable[Any]
+) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
+    """Return the values that are neither operands nor results, and the place of each value; see
+    `take`."""
+    known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(ins)}
+    for i, v in enumerate(outs):
+        known.setdefault(v, ("out", i))
+    extra: list[Any] = []
+    places = []
+    for v in values:
+        if v not in known:
+            known[v] = ("extra", len(extra))
+            extra.append(v)
+        places.append(known[v])
+    return extra, tuple(places)
+
+
+def fewer(part: Any) -> Any:
+    """Return a `transforms.jvp.Split` without the residuals that are cheap to recompute."""
+    return memo_as(part.forward, (fewer,), lambda: _fewer(part))
+
+
+def _fewer(part: Any) -> Any:
+    forward, n = part.forward, len(part.out_active)
+    ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
+    needed = take(part.residuals, ins, outs, extra)
+    kept, linear = fewest(forward, needed, part.linear, [*ins, *outs])
+    extra, places = placed(kept, ins, outs)
+    outs = (*outs, *extra)
+    return part._replace(
+        forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
+        linear=linear,
+        residuals=places,
+    )
+
+
+def fewest(
+    forward: Program, needed: Sequence[Any], linear: Program, free: Iterable[Any]
+) -> tuple[list[Any], Program]:
+    """Return the values of `forward` to store for those `needed`, and `linear` as a program of
+    (these, tangents). Those in `free` cost nothing."""
+    free = set(free)
+    have = free | set(needed)
+    kept = dict.fromkeys(needed)
+    made_of: dict[Any, tuple[Any, ...]] = {}  # the smallest values from which to compute each value
+    dropped = set()
+    for e in forward.equations:
+        if not _cheap(e):
+            continue
+        (v,) = e.outputs
+        parts = dict.fromkeys(
+            [p for x in e.inputs if x.__class__ is Var and x not in have for p in made_of.get(x, (x,))]
+        )
+        worth = _bytes(parts) <= bytes_of(v.type) and len(parts) <= _MOST
+        if worth:
+            made_of[v] = tuple(parts)
+        if v in kept and v not in free and worth and _bytes(parts) < bytes_of(v.type):
+            dropped.add(v)
+            del kept[v]
+            kept.update(parts)
+            have.update(parts)
+    if not dropped or len(set(needed)) < len(needed):
+        return list(needed), linear
+    return _computed_again(forward, needed, linear, kept, free)
+
+
+def _cheap(e: Equation) -> bool:
+    p = e.primitive
+    if p.multiple_results or p.holds_programs or p.has_effects(e.params) or p.named_axes(e.params):
+        return False
+    if isinstance(p, Elementwise):
+        return p.flops == 1
+    types = [v.type for v in e.inputs], [v.type for v in e.outputs]
+    return p.cost(*types, **e.params).flops == 0
+
+
+def _bytes(values: Iterable[Var]) -> int:
+    return bytes_of(*[v.type for v in values])
+
+
+def _computed_again(
+    forward: Program, needed: Sequence[Any], linear: Program, kept: Iterable[Any], free: set[Any]
+) -> tuple[list[Any], Program]:
+    """Return `kept` with the values of `free` that are read, and `linear` after the equations that
+    recompute the others."""
+    settled = free | set(kept)
+    wanted = set(needed)
+    again = []
+    for e in reversed(forward.equations):
+        if any(v in wanted and v not in settled for v in e.outputs):
+            again.append(e)
+            wanted.update([v for v in e.inputs if v.__class__ is Var])
+    again.reverse()
+    made = {v for e in again for v in e.outputs}
+    read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
+    inputs = [v for v in read if v not in made]
+    names = dict(zip(needed, linear.inputs, strict=False))  # these are recomputed for `linear`
+    for v in (*inputs, *made):
+        if v not in names:
+            names[v] = Var(v.type)
+    equations = [
+        Equation(
+            e.primitive,
+            tuple([names.get(v, v) for v in e.inputs]),
+            tuple([names[v] for v in e.outputs]),
+            e.params,
+            e.source,
+            e.origin,
+        )
+        for e in again
+    ]
+    rerun = linear.replace(
+        inputs=[*[names[v] for v in inputs], *linear.inputs[len(needed) :]],
+        equations=[*equations, *linear.equations],
+    )
+    return inputs, rerun

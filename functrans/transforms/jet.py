@@ -24,7 +24,7 @@ from typing import Any
 from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.types import is_inexact
-from functrans.primitives.base import sum_of
+from functrans.primitives.base import Params, Values, sum_of
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.conversion import convert_element_type
@@ -47,8 +47,10 @@ from functrans.trace import (
     tracing,
     typeof,
 )
-from functrans.transforms.jet_programs import (
+from functrans.transforms.jvp import jvp_program, run_dual
+from functrans.transforms.taylor import (
     PROGRAMS,
+    TABLE,
     Expanded,
     Pattern,
     Terms,
@@ -56,10 +58,9 @@ from functrans.transforms.jet_programs import (
     filled,
     given,
     pattern_of,
+    product,
     taken,
 )
-from functrans.transforms.jvp import jvp_program, run_dual
-from functrans.transforms.taylor import TABLE, product
 
 
 class Jet(Tracer):
@@ -91,7 +92,7 @@ class JetTrace(Trace):
         self.order: int = order
         self.at_once: bool = staging_trace() is None  # compute the coefficients of an operation in one call
 
-    def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def bind(self, primitive: Any, args: Values, params: Params) -> Any:
         primals, series, active = [], [], False
         for x in args:
             own = x.__class__ is Jet and x.owner is self
@@ -109,9 +110,7 @@ class JetTrace(Trace):
                 state.innermost = self
         return pairs if primitive.multiple_results else pairs[0]
 
-    def expand(
-        self, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-    ) -> Expanded:
+    def expand(self, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
         """Return the results of an operation, and their terms."""
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return _by_own_rule(self, primitive, primals, series, params)
@@ -195,9 +194,7 @@ def _expanded(
 # --- the coefficients of one operation ------------------------------------------------------------
 
 
-def coefficients(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def coefficients(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     """Return the results and their terms, by the rules of the module docstring."""
     if not _moves(primitive, primals, params):
         outs = bind(primitive, primals, params)
@@ -236,7 +233,7 @@ def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
 
 
 def _order_by_order(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
+    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params
 ) -> Expanded:
     out = _run(primitive, primals, params)
     outs = out if primitive.multiple_results else [out]
@@ -250,9 +247,7 @@ def _order_by_order(
     return outs, list(zip(*found, strict=True))
 
 
-def _leibniz(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _leibniz(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     out = _run(primitive, primals, params)
     a, b = [i for i, c in enumerate(series) if any(pattern_of(c))]
     x, y = (primals[a], *series[a]), (primals[b], *series[b])
@@ -270,17 +265,13 @@ def _leibniz(
     return [out], [tuple(terms)]
 
 
-def _by_table(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _by_table(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     out = _run(primitive, primals, params)
     full = [[x, *c] for x, c in zip(primals, series, strict=True)]
     return [out], [tuple(TABLE[primitive.name](*full, y0=out, **params))]
 
 
-def _by_jvp(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _by_jvp(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     program, places = one_operation(primitive, primals, params)
     args, moving = [primals[i] for i in places], [series[i] for i in places]
     active = tuple([any(pattern_of(c)) for c in moving])
@@ -308,9 +299,7 @@ def _from_output(program: Program, n: int) -> Program:
     return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
 
 
-def _by_own_rule(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: dict[str, Any]
-) -> Expanded:
+def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
     """`_by_jvp` for a function with a custom rule that is still Python and may need concrete
     values."""
     inner = JetTrace(state.innermost, t.order - 1)
@@ -339,7 +328,7 @@ def _integral(rate: Any, terms: Terms) -> Terms:
 _ONE = Cache("operations expanded in series", 2048)
 
 
-def one_operation(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> tuple[Program, list[int]]:
+def one_operation(primitive: Any, args: Values, params: Params) -> tuple[Program, list[int]]:
     """Return a program of one operation, and which operands it takes: literals stay in the program.
     Cached per signature."""
     signature = [(repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args]

@@ -20,7 +20,7 @@ from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program,
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.calls.captured import closed
-from functrans.primitives.calls.residuals import placed
+from functrans.primitives.dependence import placed
 from functrans.trace import (
     Trace,
     Tracer,
@@ -36,7 +36,7 @@ from functrans.trace import (
     tracing,
     typeof,
 )
-from functrans.transforms.linear_maps import Linear
+from functrans.transforms.transpose import Linear
 
 
 class Dual(Tracer):

@@ -25,7 +25,7 @@ from functrans.inspect.cost import CostReport
 from functrans.inspect.draw import of_equations, of_lines, size
 from functrans.inspect.nans import Search
 from functrans.inspect.observers import observe
-from functrans.inspect.python_source.entry import to_python
+from functrans.inspect.python_source.writer import to_python
 from functrans.ir import Equation, Literal, Program, Var, equal, parse, show
 from functrans.ir.text import nested
 from functrans.passes.pipeline import optimize

@@ -14,7 +14,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import tree_util
-from functrans.inspect.python_source.entry import to_python
+from functrans.inspect.python_source.writer import to_python
 from functrans.ir.program import Program, argument_names, hoist_constants
 from functrans.passes.redundancy import without_unused_inputs
 from tests.unit.test_to_python import agrees, normal

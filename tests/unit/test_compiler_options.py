@@ -13,7 +13,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
 from functrans.api.programs import make_ir
-from functrans.backends import compiler_options
+from functrans.passes import compiler_options
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke

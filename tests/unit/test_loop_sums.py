@@ -15,11 +15,11 @@ import functrans as ft
 from functrans.backends import reference
 from functrans.ir import Program, check, parse
 from functrans.passes.example_loops import side_by_side
-from functrans.passes.loop_accumulators import accumulated
+from functrans.passes.loop_sums import accumulated
 
 pytestmark = pytest.mark.smoke
 
-WRITTEN = importlib.import_module("functrans.passes.summed_stacks")
+WRITTEN = importlib.import_module("functrans.passes.loop_sums")
 
 
 def loop(step: str, carry: str = "k: f32[24,16]", more: str = "", y: str = "") -> str:

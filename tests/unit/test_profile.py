@@ -15,8 +15,7 @@ import functrans.numpy as jnp
 from functrans import errors, lax
 from functrans.inspect.explore import explore
 from functrans.inspect.profile import entry
-from functrans.inspect.profile.compiled import Compiled
-from functrans.inspect.profile.placing import RUN, Span, Work, at_work, kernels, pieces, spans
+from functrans.inspect.profile.placing import RUN, Compiled, Span, Work, at_work, kernels, pieces, spans
 from functrans.ir.source import text_of
 
 pytestmark = pytest.mark.smoke

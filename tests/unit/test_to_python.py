@@ -16,7 +16,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax, random
 from functrans.backends import reference
-from functrans.inspect.python_source.entry import to_python
+from functrans.inspect.python_source.writer import to_python
 from functrans.ir.program import Program
 from functrans.passes.rewrite import children_first
 from functrans.primitives.base import PRIMITIVES

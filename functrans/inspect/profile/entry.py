@@ -1,8 +1,8 @@
 """`profile`: the milliseconds per user line, measured with JAX's profiler.
 
 In: a function and its arguments. Out: a `ProfileReport`. The program is compiled with the numbers
-of its equations in XLA's names (`compiled`), run repeatedly under the profiler, and the measured
-times are attributed to equations (`placing`).
+of its equations in XLA's names, run repeatedly under the profiler, and the measured times are
+attributed to equations (`placing`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ import jax
 from functrans import errors
 from functrans.api.jit import How, jit_options
 from functrans.backends.xla import executable
-from functrans.inspect.profile.compiled import FREE, Compiled, numbered
-from functrans.inspect.profile.placing import MOST, Span, costs_of, kernels, pieces, recorded
+from functrans.inspect.profile.placing import (
+    FREE,
+    MOST,
+    Compiled,
+    Span,
+    costs_of,
+    kernels,
+    numbered,
+    pieces,
+    recorded,
+)
 from functrans.inspect.profile.report import ProfileReport, machine
 from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged
 from functrans.ir.program import Program, hoist_constants

@@ -20,10 +20,7 @@ from functrans.ir.text import show_equation
 from functrans.passes.explanation import short
 from functrans.primitives.base import bytes_of
 
-# --- what the machine can do ----------------------------------------------------------------------
-#
-# What a machine can do at most, measured: floating point operations and bytes per second.
-
+# --- what a machine can do at most, measured: FLOPs and bytes per second --------------------------
 
 _SECONDS = 0.15  # seconds of calls, of which the fastest counts
 
@@ -61,7 +58,6 @@ def _seconds(f: Any, x: Any) -> float:
 
 
 # --- the report -----------------------------------------------------------------------------------
-
 
 ROWS = 20  # most rows of a table
 NOT_PLACED = "(not placed)"

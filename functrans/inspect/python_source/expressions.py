@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
-from functrans.inspect.python_source.lift import NotLiftable, is_ours
-from functrans.inspect.python_source.unknown import NotStatic, Unknown, holds_array, is_unknown, unknowns
+from functrans.inspect.python_source.lift import (
+    NotLiftable,
+    NotStatic,
+    Unknown,
+    holds_array,
+    is_ours,
+    is_unknown,
+    unknowns,
+)
 from functrans.ir.types import ArrayType
 
 _STRUCTURE = (tuple, list, slice, dict, zip, enumerate, reversed, len)  # of unknown elements, too

@@ -1,4 +1,5 @@
-"""Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy.
+"""Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy;
+unknown values (`Unknown`) and operands (`Operand`), which have an expression already.
 
 In: a value in the specialisation of a reference function. Out: the `ast` node that computes it in
 the written file, or NotLiftable.
@@ -15,8 +16,89 @@ from typing import Any
 
 import numpy as np
 
-from functrans.inspect.python_source.unknown import Unknown
-from functrans.ir.types import is_key_dtype
+from functrans.ir.program import Literal
+from functrans.ir.types import ArrayType, dtype_class, is_inexact, is_key_dtype
+
+# --- unknown values -------------------------------------------------------------------------------
+# In the specialisation of a reference function: arrays that exist only when the written file runs.
+
+
+class NotStatic(Exception):
+    """The value is not known while the file is written."""
+
+
+def _refuse(self: Any, *_: Any, **__: Any) -> Any:
+    raise NotStatic
+
+
+class Unknown:
+    """A value of the written file: its expression `node`, its type if it is known.
+
+    For `isinstance` it is an array. Whatever needs its numbers raises NotStatic.
+    """
+
+    def __init__(self, node: ast.expr, type: ArrayType | None = None):
+        self.node = node
+        self.known_type = type
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._type().shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._type().dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._type().ndim
+
+    @property
+    def size(self) -> int:
+        return self._type().size
+
+    def _type(self) -> ArrayType:
+        if self.known_type is None:
+            raise NotStatic
+        return self.known_type
+
+
+for _asked in (
+    "array", "bool", "len", "iter", "getitem", "index", "float", "eq", "ne", "lt", "le", "gt",
+    "ge", "call", "int", "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "contains",
+):  # fmt: skip
+    setattr(Unknown, f"__{_asked}__", _refuse)
+
+
+def is_unknown(value: Any) -> bool:
+    return type(value) is Unknown
+
+
+def unknowns(value: Any) -> bool:
+    """Return whether a structure contains an unknown."""
+    if is_unknown(value):
+        return True
+    if type(value) in (tuple, list):
+        return any([unknowns(v) for v in value])
+    if type(value) is dict:
+        return any([unknowns(v) for v in value.values()])
+    if type(value) is slice:
+        return any([unknowns(v) for v in (value.start, value.stop, value.step)])
+    return False
+
+
+def holds_array(value: Any) -> bool:
+    """Return whether a structure contains a concrete array."""
+    if isinstance(value, (tuple, list)):
+        return any([holds_array(v) for v in value])
+    return isinstance(value, np.ndarray) and not is_unknown(value)
+
+
+# --- known values ---------------------------------------------------------------------------------
 
 WRITTEN_OUT = 64  # most elements of an array that is written as numbers
 
@@ -163,7 +245,9 @@ def function_name(function: Any, imports: Imports) -> str | None:
     for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
         if getattr(module, name, None) is function:
             return f"{shown}.{name}"
-    home = getattr(function, "__module__", None) or _home_of_ufunc(function)
+    home = getattr(function, "__module__", None) or (
+        "scipy.special" if isinstance(function, np.ufunc) else None
+    )
     if home is None or home.partition(".")[0] not in ("scipy", "math", "ml_dtypes"):
         return None
     public = ".".join(home.split(".")[:2])
@@ -171,10 +255,6 @@ def function_name(function: Any, imports: Imports) -> str | None:
         return None
     imports.modules.add(public)
     return f"{public}.{name}"
-
-
-def _home_of_ufunc(function: Any) -> str | None:
-    return "scipy.special" if isinstance(function, np.ufunc) else None
 
 
 def is_ours(function: Any) -> bool:
@@ -186,3 +266,71 @@ def is_ours(function: Any) -> bool:
             return False
     module = getattr(function, "__module__", None) or ""
     return module.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
+
+
+# --- operands -------------------------------------------------------------------------------------
+
+
+class Operand(str):
+    """The expression of an operand, as passed to a primitive's `numpy_source`: a name, or a number
+    if the operation broadcasts it.
+
+    full : the same as an array of the operand's shape and dtype
+    type : that type;  literal : whether it is a number
+    """
+
+    full: str
+    type: ArrayType
+    literal: bool
+    element: str  # for a number: an element along the first axis
+
+    def __new__(cls, text: str, type: ArrayType, full: str = "", literal: bool = False) -> Operand:
+        made = super().__new__(cls, text)
+        made.full, made.type, made.literal = full or text, type, literal
+        return made
+
+    def at(self, index: str) -> str:
+        """Return element `index` along the first axis."""
+        return self.element if self.literal else f"{self.full}[{index}]"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
+
+    @property
+    def size(self) -> int:
+        return self.type.size
+
+
+def of_literal(v: Literal, imports: Imports) -> Operand:
+    """Return a literal as a number that takes its dtype from the other operand."""
+    t = v.type
+    kind = dtype_class(t.dtype)
+    value: Any = v.value
+    if kind == "complex":
+        text = number(complex(value))
+    elif is_inexact(t.dtype):
+        text = number(float(value))
+    else:
+        text = repr(bool(value) if kind == "bool" else int(value))
+    dtype = dtype_text(t.dtype, imports)
+    scalar = text if kind == "bool" else f"{dtype}({text})"
+    if not dtype.startswith("np."):
+        text = scalar  # a Python number would widen dtypes that are not NumPy's own
+    full = (
+        f"np.full({t.shape}, {text}, {dtype})"
+        if t.shape
+        else (f"np.bool_({text})" if kind == "bool" else scalar)
+    )
+    made = Operand(text, t, full, literal=True)
+    if t.shape:
+        made.element = of_literal(Literal(value, t.update(shape=t.shape[1:])), imports).full
+    return made

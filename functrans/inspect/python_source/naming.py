@@ -17,8 +17,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import pytrees
-from functrans.ir.arguments import Leaf
-from functrans.ir.program import Equation, Program, Var, argument_names
+from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
 from functrans.ir.source import line_of, text_of
 from functrans.passes.rewrite import children_first
 
@@ -142,10 +141,7 @@ def result_names(program: Program) -> dict[Var, str]:
     return found
 
 
-# --- comments -------------------------------------------------------------------------------------
-#
-# The user's lines as comments: one where the line changes.
-
+# --- the user's lines as comments: one where the line changes -------------------------------------
 
 _LONGEST = 76  # most characters of a line
 
@@ -177,15 +173,12 @@ class Comments:
         return f"# {where}{', backward' if here[2] else ''}" + (f":  {text}" if text else "")
 
 
-# --- parameters and results -----------------------------------------------------------------------
-#
-# The parameters of a written function, and what it returns.
+# --- the parameters of a written function, and what it returns ------------------------------------
 #
 # The one that a file is about takes what the user's function takes, trees and all, and names their
 # leaves in its first lines; where a tree cannot be read in plain Python, its leaves are parameters.
 # It returns what the user's function returns; where that cannot be written in plain Python, a tuple
 # of the leaves.
-
 
 _WIDEST = 80  # characters of parameters in one line
 

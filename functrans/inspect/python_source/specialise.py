@@ -28,9 +28,8 @@ from typing import Any
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.inspect.python_source.lift import Imports, NotLiftable, lift
+from functrans.inspect.python_source.lift import Imports, NotLiftable, Unknown, is_unknown, lift, unknowns
 from functrans.inspect.python_source.statements import Body
-from functrans.inspect.python_source.unknown import Unknown, is_unknown, unknowns
 from functrans.ir.types import ArrayType
 
 _INLINED = 14  # most nodes of a function's only expression that replaces its call

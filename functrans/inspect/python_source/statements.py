@@ -17,8 +17,14 @@ import numpy as np
 
 from functrans import errors
 from functrans.inspect.python_source.expressions import Expressions
-from functrans.inspect.python_source.lift import NotLiftable
-from functrans.inspect.python_source.unknown import NotStatic, Unknown, holds_array, is_unknown, unknowns
+from functrans.inspect.python_source.lift import (
+    NotLiftable,
+    NotStatic,
+    Unknown,
+    holds_array,
+    is_unknown,
+    unknowns,
+)
 
 _UNROLLED = 4  # most steps of a loop over known values whose body has to be written
 

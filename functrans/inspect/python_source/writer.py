@@ -1,4 +1,11 @@
-"""A file of functions, one per program: `File`, and `Writer`, which is passed to a primitive.
+"""A program as NumPy source: `to_python`.
+
+In: a Program. Out: the text of a file that needs only NumPy (SciPy and ml_dtypes if the program
+does) and computes the same numbers: functions, one per program (`File`).
+
+    naming      the user's names and lines
+    writer      programs as functions; `Writer`, which is passed to a primitive
+    specialise  reference functions as source (statements, expressions, lift)
 
 A primitive defines how it is written by
 
@@ -23,7 +30,17 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.inspect.python_source.lift import WRITTEN_OUT, Imports, array_text, dtype_text, function_name
+from functrans.inspect.python_source.lift import (
+    WRITTEN_OUT,
+    Imports,
+    Operand,
+    Unknown,
+    array_text,
+    dtype_text,
+    function_name,
+    is_unknown,
+    of_literal,
+)
 from functrans.inspect.python_source.naming import (
     Comments,
     Names,
@@ -34,11 +51,11 @@ from functrans.inspect.python_source.naming import (
     result_names,
     returned,
 )
-from functrans.inspect.python_source.operand import Operand, of_literal
 from functrans.inspect.python_source.specialise import Specialiser
-from functrans.inspect.python_source.unknown import Unknown, is_unknown
+from functrans.ir.check import check_program
 from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
 from functrans.primitives.elementwise.families import Elementwise
@@ -365,3 +382,45 @@ class Writer:
         if not isinstance(made, str):
             raise self.unwritable()
         return made
+
+
+@boundary
+def to_python(program: Program, name: str = "") -> str:
+    """Write a program as a file of readable NumPy code that computes the same numbers.
+
+    The gradient of a function, or its batched form, becomes code that you can read, set a
+    breakpoint in and edit. Nested programs become functions; scans, loops and branches become
+    Python's `for`, `while` and `if`. Comments show the user's lines.
+
+    Arguments:
+      program: from `make_ir`, `parse` or a jitted function's `.program`.
+      name: the name of the function; the program's own name if empty.
+
+    Returns:
+      The text. Its last function takes the arguments of the traced function, pytrees included; its
+      first lines name their leaves, with dtype and shape. If the arguments are not known, as for a
+      parsed program, it takes one array per input. It returns what that function returns; if that
+      is not known, or is a pytree of the user's classes, one value or a tuple. Typed random keys
+      are arrays of their words (`jax.random.key_data`).
+
+    Raises:
+      InvalidArgument: `program` is not a Program.
+      NotSupported: the program calls back into Python or runs code of JAX's.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.to_python(ft.make_ir(ft.grad(lambda x: jnp.sin(x) * x))(1.0), "slope"))
+      import numpy as np
+      <BLANKLINE>
+      <BLANKLINE>
+      @np.errstate(all="ignore")
+      def slope(x):
+      ...
+    """
+    check_program(program, "to_python")
+    file = File(program)
+    name = file.names.new(name or own_name(program) or "function")
+    text = "\n".join(Function(file, program).lines(entry=True))
+    entry = f'@np.errstate(all="ignore")\ndef {name}{text}'
+    above = "\n".join([*file.imports.lines(), *(["", *file.constants] if file.constants else [])])
+    return "\n\n\n".join([above, *file.references.texts, *file.functions, entry]) + "\n"

@@ -6,8 +6,6 @@ primitive is here. Importing this package fills the table.
 
 from functrans.interop.jaxprs import arrays as arrays
 from functrans.interop.jaxprs import calls as calls
-from functrans.interop.jaxprs import custom as custom
 from functrans.interop.jaxprs import effects as effects
 from functrans.interop.jaxprs import matrices as matrices
 from functrans.interop.jaxprs import opaque as opaque
-from functrans.interop.jaxprs import randomness as randomness

@@ -1,29 +1,56 @@
-"""JAX's calls, branches and loops."""
+"""JAX's calls, branches, loops and functions with custom rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import importlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax._src.core import Primitive
 
-from functrans.interop.checkpoint_policies import Policy
-from functrans.interop.jaxprs.walk import closed_like, constants_of, means, program, run, spread_front
+from functrans.interop.jaxprs.walk import (
+    Flat,
+    Imported,
+    OneEquation,
+    abstract,
+    closed_like,
+    constants_of,
+    exactly,
+    means,
+    program,
+    read_literal,
+    run,
+    spread_front,
+    traced,
+    type_of_aval,
+)
 from functrans.ir.program import Literal, Program, Var, hoist_constants
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
+from functrans.primitives.calls.jax_call import at_places, jax_call
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.cond import INDEX
 from functrans.primitives.control_flow.cond import cond as choose
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.custom.calls import (
+    BatchRule,
+    custom_jvp_call,
+    custom_lin,
+    custom_vjp_call,
+    custom_vmap_call,
+)
 from functrans.primitives.custom.implicit import linear_solve
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.distributed.platforms import platform_index
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.reductions.folds import reduce_or
-from functrans.trace import evaluate, stage, typeof
+from functrans.trace import bind, evaluate, literal, materialize, stage, typeof
 
 # --- calls ----------------------------------------------------------------------------------------
 
@@ -87,6 +114,50 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
     if not p["prevent_cse"]:
         options["prevent_cse"] = False
     return checkpoint(*consts, *values, program=made, **options)
+
+
+class Policy:
+    """A JAX `checkpoint` policy, which tests JAX primitives, as one of ours: it is called with the JAX
+    primitive of the same name."""
+
+    def __init__(self, policy: Any):
+        self.policy = policy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Policy) and self.policy == other.policy
+
+    def __hash__(self) -> int:
+        return hash(self.policy)
+
+    def __repr__(self) -> str:
+        return f"<{getattr(self.policy, '__name__', type(self.policy).__name__)}>"
+
+    def __call__(self, primitive: Any, *types: ArrayType, **params: Any) -> bool:
+        name = primitive.name
+        theirs = _theirs().get(name) or Primitive(name)
+        if primitive is jax_call:
+            called = params["body"].equation
+            theirs, params = called.primitive, called.params
+        if name == "dot_general":
+            params = {"dimension_numbers": _numbers(**params)}
+        avals = [jax.core.ShapedArray(t.shape, t.dtype) for t in types]
+        found = self.policy(theirs, *avals, **params)
+        return found if isinstance(found, bool) else "recompute" not in repr(found).lower()
+
+
+@functools.cache
+def _theirs() -> dict[str, Any]:
+    """Return JAX's primitives by name. Imported late: their module imports Pallas."""
+    primitives = importlib.import_module("jax.extend.core.primitives")
+    return {p.name: p for p in vars(primitives).values() if isinstance(p, Primitive)}
+
+
+def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:
+    """Return JAX's `dimension_numbers` of a `dot_general`."""
+    batch = [n for n in out if n in lhs and n in rhs]
+    summed = [n for n in lhs if n in rhs and n not in out]
+    pairs = [[tuple([axes.index(n) for n in names]) for axes in (lhs, rhs)] for names in (summed, batch)]
+    return tuple(map(tuple, pairs))
 
 
 # --- choices --------------------------------------------------------------------------------------
@@ -211,3 +282,162 @@ def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]
     n = stop - start
     before, after = [Var(t) for t in types[:start]], [Var(t) for t in types[stop:]]
     return program.replace(inputs=[*before, *program.inputs[:n], *after, *program.inputs[n:]])
+
+
+# --- functions with custom rules ------------------------------------------------------------------
+# The form in which JAX's equation holds these rules changes between versions, so the rules are
+# obtained by running JAX's own transformations (walk.py), and become rules of ours.
+
+
+class Call(OneEquation):
+    """An equation that calls a function with a custom rule; `closed` is the function's jaxpr."""
+
+    def __init__(self, eqn: Any, closed: Any):
+        known = closed.jaxpr.debug_info
+        super().__init__(eqn, known.func_name or eqn.primitive.name, known)
+        self.closed = closed
+
+    def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
+        """Bind our operation for the equation, and return its results."""
+        program, consts = self.program()
+        params: dict[str, Any] = {"program": program, "rule": rule}
+        if consts:
+            params["n_consts"] = len(consts)
+        return self.results(bind(primitive, [*consts, *self.operands(values)], params))
+
+    def program(self) -> tuple[Program, tuple[Any, ...]]:
+        """Return the function's program, with its constants as first inputs, and them."""
+        consts = constants_of(self.closed)
+        n = len(consts)
+
+        def body(*values: Any) -> list[Any]:
+            env = dict(zip(self.inputs, values[n:], strict=True))
+            args = [read_literal(v) if hasattr(v, "val") else env[v] for v in self.atoms]
+            outs = dict(zip(self.all_outputs, run(self.closed.jaxpr, values[:n], args), strict=True))
+            return exactly([outs[v] for v in self.outputs], [v.aval for v in self.outputs])
+
+        types = [*map(typeof, consts), *self.types]
+        made, captured = hoist_constants(stage(body, types, self.name))
+        return made, (*captured, *consts)
+
+    # --- rules
+
+    def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+        """Return the jvp rule of a JvpRule."""
+        active = tuple([dx is not None for dx in tangents])
+        rule = self.known(("jvp", active), lambda: Imported(*traced(*self.pushing(active)), self.name))
+        found = rule([*primals, *[dx for dx in tangents if dx is not None]])
+        outs, moved = found[: len(self.outputs)], found[len(self.outputs) :]
+        return outs, at_places(moved, self.moving, len(outs))
+
+    def vjp(self, primals: Flat, active: tuple[bool, ...]) -> tuple[Flat, Flat, Pullback]:
+        """Return the vjp rule of a VjpRule."""
+
+        def forward(*values: Any) -> Any:
+            given = [x for x, a in zip(values, active, strict=True) if a]
+            return jax.vjp(self.of_some(active, values), *given)
+
+        rule = self.known(("vjp", active), lambda: Imported(*traced(forward, self.types), self.name))
+        found = [materialize(x) for x in rule(primals)]
+        n = len(self.outputs)
+        pullback_tree = rule.out_tree.children()[1]
+
+        def backward(*values: Any) -> Any:
+            pull = jax.tree.unflatten(pullback_tree, values[: len(rule.types) - n])
+            return pull(self.cotangents(values[len(rule.types) - n :]))
+
+        pulled = self.pulled(("pull", active), backward, rule.types[n:], active)
+        return found[:n], found[n:], Pullback(pulled, self.types, self.out_types, self.name)
+
+    def cotangents(self, moving: Flat) -> list[Any]:
+        """Return the cotangents of all results; JAX expects float0 for integers."""
+        rest = iter(moving)
+        return [
+            next(rest) if is_inexact(t.dtype) else np.zeros(t.shape, jax.dtypes.float0)
+            for t in self.out_types
+        ]
+
+    def pulled(
+        self, key: Any, backward: Any, residuals: Sequence[ArrayType], active: Sequence[bool]
+    ) -> Callable[[Flat, Flat], Flat]:
+        """Return our bwd rule for JAX's, which returns cotangents of the active operands."""
+        moving = [self.out_types[i] for i in self.moving]
+        places = [i for i, a in enumerate(active) if a]
+
+        def pull(values: Flat, cts: Flat) -> Flat:
+            rule = self.known(key, lambda: Imported(*traced(backward, [*residuals, *moving]), self.name))
+            given = [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
+            return at_places(rule([*values, *given]), places, len(active))
+
+        return pull
+
+    def batched(self, size: int, in_batched: Flat, args: Flat) -> tuple[Flat, Flat]:
+        """Return the vmap rule of a BatchRule."""
+        axes = tuple([0 if b else None for b in in_batched])
+        types = [
+            t.update(shape=(size, *t.shape)) if b else t for t, b in zip(self.types, in_batched, strict=True)
+        ]
+
+        def mapped(*values: Any) -> Any:
+            return jax.vmap(self.fun, in_axes=axes, axis_size=size)(*values)
+
+        rule = self.known(("vmap", size, axes), lambda: Imported(*traced(mapped, types), self.name))
+        outs = [materialize(y) for y in rule(args)]
+        return outs, [True] * len(outs)
+
+
+# --- their table ----------------------------------------------------------------------------------
+
+
+@means("custom_jvp_call")
+def _custom_jvp(eqn: Any, *values: Any) -> Any:
+    call = Call(eqn, eqn.params["call_jaxpr"])
+    return call.bind(custom_jvp_call, values, JvpRule(call.jvp, call.name))
+
+
+@means("custom_vjp_call", "custom_vjp_call_jaxpr")
+def _custom_vjp(eqn: Any, *values: Any) -> Any:
+    call = Call(eqn, eqn.params.get("call_jaxpr") or eqn.params["fun_jaxpr"])
+    return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name))
+
+
+@means("linear_call")
+def _linear_call(eqn: Any, *values: Any) -> Any:
+    call = Call(eqn, eqn.params["callee"])
+    return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name))
+
+
+@means("custom_vmap_call")
+def _custom_vmap(eqn: Any, *values: Any) -> Any:
+    call = Call(eqn, eqn.params["call"])
+    return call.bind(custom_vmap_call, values, BatchRule(call.batched, call.name))
+
+
+@means("custom_lin")
+def _custom_lin(eqn: Any, *values: Any) -> Any:
+    """The derivative of a custom_vjp function, from residuals and tangents: bwd transposed."""
+    n, params = eqn.params["num_res"], eqn.params
+    types = tuple([typeof(x) for x in values])
+    outs = [type_of_aval(v.aval) for v in eqn.outvars]
+    moving = [i for i, t in enumerate(outs) if is_inexact(t.dtype)]
+    name = params["bwd"].debug_info.func_name or "custom_lin"
+
+    def backward(*given: Any) -> Any:
+        def forward(*tangents: Any) -> list[Any]:
+            found = eqn.primitive.bind(*given[:n], *tangents, **params)
+            return [found[i] for i in moving]
+
+        return jax.linear_transpose(forward, *map(abstract, types[n:]))(list(given[n:]))
+
+    made: list[Imported] = []
+
+    def pull(residuals: Flat, cts: Flat) -> Flat:
+        kept = tuple([outs[i] for i in moving])
+        if not made:
+            made.append(Imported(*traced(backward, [*types[:n], *kept]), name))
+        given = [literal(0, t) if c is None else c for c, t in zip(cts, kept, strict=True)]
+        return made[0]([*residuals, *given])
+
+    pullback = Pullback(pull, types[n:], tuple([outs[i] for i in moving]), name)
+    found = bind(custom_lin, values, {"pullback": pullback, "active": (True,) * len(types[n:])})
+    return at_places(found, moving, len(outs))

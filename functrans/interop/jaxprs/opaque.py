@@ -25,17 +25,23 @@ from jax._src.state.discharge import discharge_state
 from functrans import errors
 from functrans.api.static_arguments import exactly
 from functrans.caching import Cache
-from functrans.interop.jaxprs.equation import Flat, Imported, OneEquation, context, in_jaxpr, only, traced
 from functrans.interop.jaxprs.walk import (
     OTHER,
     WHOLE,
+    Flat,
+    Imported,
+    OneEquation,
     abstract,
     constants_of,
+    context,
+    in_jaxpr,
     makes_arrays,
     means,
+    only,
     read_literal,
     run,
     source_of,
+    traced,
 )
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType

@@ -27,7 +27,7 @@ from functrans.caching import memo
 from functrans.ir.program import Program
 from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.base import HigherOrderPrimitive
+from functrans.primitives.base import HigherOrderPrimitive, Params, Values
 from functrans.primitives.shape.moving import broadcast_to_axis
 from functrans.trace import state
 
@@ -85,14 +85,14 @@ class Callback(HigherOrderPrimitive):
         front = tuple([size for size, _ in reversed(maps)])
         return [t.update(shape=(*front, *t.shape)) for t in results]
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         with on_host() as cpu:
             return call(jax.device_put(list(values), cpu), self.user_name, params)
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         raise w.unwritable()
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         """Return the results on concrete arrays without compiling; the callback's own exceptions
         propagate."""
         found = self.interpret(None, values, params)
@@ -194,7 +194,7 @@ class PureCallback(Callback):
     ) -> Any:
         return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         """Skip the call if there are no results."""
         return super().run_eagerly(values, params) if params["results"] else []
 

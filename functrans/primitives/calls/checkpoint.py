@@ -19,9 +19,9 @@ from typing import Any
 from functrans.caching import memo_as
 from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
-from functrans.primitives.base import LinearInput, Primitive
+from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.jit import Jit
-from functrans.primitives.calls.residuals import take
+from functrans.primitives.dependence import take
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 
@@ -36,9 +36,7 @@ class Checkpoint(Jit):
     ) -> Any:
         return super().abstract_eval(*types, program=program)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program = params["program"]
         active = tuple([dx is not None for dx in tangents])
         given = [dx for dx in tangents if dx is not None]
@@ -62,9 +60,7 @@ class Checkpoint(Jit):
             moving = iter(self(*results[n:], *known, *given, **after))
         return outs, [next(moving) if a else None for a in out_active]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([isinstance(x, LinearInput) for x in args])
         back = t.program(params["program"], linear, tuple([c is not None for c in ct]))
         known = [x for x, lin in zip(args, linear, strict=True) if not lin]

@@ -26,7 +26,7 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
-from functrans.primitives.base import HigherOrderPrimitive, LinearInput
+from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.callback import Calls, on_host
 from functrans.trace import bind_in, derive_from, derived_here, literal, state
 
@@ -49,20 +49,18 @@ class JaxCall(HigherOrderPrimitive):
             raise self.mismatch(types, f"JAX's {body.name} was traced for ({wanted})")
         return body.out_types
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         with on_host():
             outs = params["body"].compiled(*values)
         return [y if is_key_dtype(y.dtype) else np.asarray(y) for y in outs]
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         return list(params["body"].compiled(*values))
 
     def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:
         return ctx.via_jax(body.fun, *operands)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         body = params["body"]
         n = len(body.out_types)
         if not body.moving:
@@ -79,17 +77,15 @@ class JaxCall(HigherOrderPrimitive):
             found = _bound(t.parent, forward, primals)
             outs, residuals = found[:n], found[n:]
             moved = _bound(t.rules_in, push, [*residuals, *given])
-        return outs, _placed(moved, body.moving, n)
+        return outs, at_places(moved, body.moving, n)
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         body = params["body"]
         linear = tuple([isinstance(x, LinearInput) for x in args])
         values = [x for x in args if not isinstance(x, LinearInput)]
         cts = [literal(0, body.out_types[i]) if ct[i] is None else ct[i] for i in body.moving]
         found = _bound(state.trace, body.transposed(linear), [*values, *cts])
-        return _placed(found, [i for i, lin in enumerate(linear) if lin], len(args))
+        return at_places(found, [i for i, lin in enumerate(linear) if lin], len(args))
 
     def batch(self, t: Any, args: Any, dims: Any, *, body: Any) -> Any:
         mapped, axes = body.mapped(t, tuple(dims))
@@ -154,8 +150,8 @@ def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
     return [v if v.__class__ is Literal else env[v] for v in program.outputs]
 
 
-def _placed(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
-    """Return a list of length n with the tangents at the given places, None where one is zero."""
+def at_places(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]:
+    """Return a list of n with these values at these places, and None elsewhere and for zeros."""
     made: list[Any] = [None] * n
     for i, x in zip(places, values, strict=True):
         made[i] = None if x.__class__ is Literal and x.value == 0 else x

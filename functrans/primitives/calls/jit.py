@@ -21,13 +21,21 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
 from functrans.flags import decisive
-from functrans.ir.program import Equation, Program, hoist_constants
+from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
-from functrans.primitives.calls.replay import OPTIONS, Replay, signature
-from functrans.primitives.calls.residuals import fewer, take
-from functrans.primitives.dependence import reached_outputs, reading, restricted, smaller
-from functrans.trace import ARRAYS, Recording, Tracer, stage, staging_trace, state, typeof
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
+from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
+from functrans.trace import (
+    ARRAYS,
+    AnyTracer,
+    Recording,
+    Tracer,
+    derived_here,
+    stage,
+    staging_trace,
+    state,
+    typeof,
+)
 from functrans.tracer import CONCRETE
 
 
@@ -44,15 +52,13 @@ class Jit(HigherOrderPrimitive):
             raise self.mismatch(types, f"the nested program {program.name} takes ({shown})")
         return program.out_types
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(params["program"], values)
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
         return ctx.call(program, operands)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program = params["program"]
         active = tuple([dx is not None for dx in tangents])
         given = [dx for dx in tangents if dx is not None]
@@ -69,9 +75,7 @@ class Jit(HigherOrderPrimitive):
             moving = iter(self(*residuals, *given, program=linear) if linear.outputs else ())
         return outs, [next(moving) if a else None for a in out_active]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([x.__class__ is LinearInput for x in args])
         ct_active = tuple([c is not None for c in ct])
         back = t.program(params["program"], linear, ct_active, called=True)
@@ -140,11 +144,12 @@ not_inlined: NotInlined = NotInlined()
 # --- library functions that run as one operation when eager ---------------------------------------
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
+_OPTIONS: set[type[Any]] = {bool, int, str, type(None), type(tree.structure(0))}
+_SMALL = 1024  # largest size of a constant that is kept to be recorded again
 _DIRECT: Any = object()  # cached for a call that needs concrete values
 _COMPILED = Cache("library functions compiled", 2048)
 _RECORDED = Cache("library functions as programs", 2048)
 _REPLAYS = Cache("library functions to record again", 4096)
-
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -152,7 +157,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
     """Make a function of arrays and static options run as one operation when eager. Its program is
     recorded once per signature and costs one dispatch, as does its pullback. While a program is
-    being recorded the operations are recorded individually, replayed (replay.py) if the signature
+    being recorded the operations are recorded individually, replayed if the signature
     is known. A call that needs concrete values runs its operations one by one. Python numbers of
     the classes `numbers` are operands; others are part of the signature."""
 
@@ -167,7 +172,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
             options.append(kind)
             if kind is CONCRETE or kind in numbers:
                 arrays.append(x)
-            elif kind in OPTIONS:
+            elif kind in _OPTIONS:
                 options.append(x)
             elif kind is float:
                 options.append(repr(x))
@@ -197,7 +202,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         arrays = []
         signature: list[Any] = [function, decisive(), state.axes]
         for x in (*args, *kwargs.values()) if kwargs else args:
-            if x.__class__ in OPTIONS:
+            if x.__class__ in _OPTIONS:
                 signature.append(x.__class__)
                 signature.append(x)
             elif x.__class__ in ARRAYS or isinstance(x, _ARRAYS):
@@ -225,7 +230,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         return outs[0] if out_tree is None else tree.unflatten(out_tree, outs)
 
     def write(trace: Recording, args: Any, kwargs: dict[str, Any]) -> Any:
-        known = signature(trace, (*args, *kwargs.values()) if kwargs else args)
+        known = _signature(trace, (*args, *kwargs.values()) if kwargs else args)
         if known is None:
             return function(*args, **kwargs)
         found, operands = known
@@ -284,3 +289,94 @@ def _recorded(
     with jax.ensure_compile_time_eval():  # it is cached: constants must not be JAX's tracers
         program = stage(flat, [typeof(x) for x in arrays], function.__name__)
     return (*hoist_constants(program), out_tree)
+
+
+# --- the same, recorded again without running the function ----------------------------------------
+#     operands, result of a call   -> Replay: its equations, with indices instead of variables
+#     Replay, operands of another  -> the same equations in another program, at the line of that call
+# Recording a library function takes Python time: checking arguments, promoting types, comparing
+# shapes. The outcome is the same whenever types and options are.
+
+
+def _signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
+    """Return the cache key that determines the equations of a call, and its operands. None if they
+    depend on more than types and options: an operand is a literal, a concrete array or another
+    trace's value."""
+    key: list[Any] = [decisive()]
+    operands = []
+    for x in values:
+        kind = x.__class__
+        if kind is Tracer:
+            if x.owner is not trace or x.ref.__class__ is Literal:
+                return None
+            operands.append(x)
+            key.append(x.type)
+            continue
+        key.append(kind)
+        if kind in _OPTIONS:
+            key.append(x)
+        elif kind is float:  # 0.0 == -0.0, NaN != NaN
+            key.append(repr(x))
+        elif kind is tuple and all([i.__class__ is int for i in x]):
+            key.append(x)
+        else:
+            return None
+    return key, operands
+
+
+class Replay:
+    """The equations of a call. Values are numbered: the operands first, then the constants that the
+    function created, then each result in turn."""
+
+    __slots__ = ("constants", "out_tree", "outs", "steps")
+
+    def __init__(self, constants: list[Any], steps: list[Any], outs: list[Any], out_tree: Any):
+        self.constants: list[Any] = constants
+        self.steps: list[Any] = steps
+        self.outs: list[Any] = outs
+        self.out_tree: Any = out_tree
+
+    @staticmethod
+    def of(trace: Recording, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:
+        """Return what `trace` recorded from equation `start` on, for a call of distinct operands.
+        None if it reads values of other traces or large constants, which must not be kept, or holds
+        programs, whose equations have source lines of their own."""
+        leaves, out_tree = tree.flatten(out)
+        if not all([y.__class__ is Tracer and y.owner is trace for y in leaves]):
+            return None
+        places: dict[Any, int] = {x.ref: i for i, x in enumerate(operands)}
+        refs = [y.ref for y in leaves]
+        equations = prune(trace.equations[start:], refs)
+        read = {v for e in equations for v in e.inputs if v.__class__ is Var}
+        constants = []
+        for v, x in trace.captures.values():
+            made_here = v in read and v not in places  # an operand may be a capture too
+            if made_here and not isinstance(x, AnyTracer) and v.type.size <= _SMALL:
+                places[v] = len(places)
+                constants.append(x)
+        steps = []
+        for e in equations:
+            if e.primitive.holds_programs:
+                return None
+            ins = [places.get(v) if v.__class__ is Var else v for v in e.inputs]
+            if None in ins:
+                return None
+            for v in e.outputs:
+                places[v] = len(places)
+            steps.append((e.primitive, ins, [v.type for v in e.outputs], e.params))
+        outs = [places.get(v) if v.__class__ is Var else v for v in refs]
+        return None if None in outs else Replay(constants, steps, outs, out_tree)
+
+    def run(self, trace: Recording, operands: Sequence[Tracer]) -> Any:
+        """Record the equations and return the result."""
+        source, origin = derived_here()
+        values: list[Any] = [x.ref for x in operands]
+        values += [trace.capture(x) for x in self.constants]
+        record = trace.equations.append
+        for primitive, ins, types, params in self.steps:
+            inputs = tuple([values[i] if i.__class__ is int else i for i in ins])
+            made = tuple([Var(t) for t in types])
+            record(Equation(primitive, inputs, made, params, source, origin))
+            values += made
+        refs = [values[i] if i.__class__ is int else i for i in self.outs]
+        return tree.unflatten(self.out_tree, [Tracer(trace, v.type, v) for v in refs])

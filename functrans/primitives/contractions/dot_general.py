@@ -206,13 +206,8 @@ class DotGeneral(Primitive):
 
     def batch(self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         new = 1 + max((*lhs, *rhs), default=-1)
-
-        def with_batch(names: Axes, d: int | None) -> Axes:
-            return names if d is None else (*names[:d], new, *names[d:])
-
-        return self(
-            *args, lhs=with_batch(lhs, dims[0]), rhs=with_batch(rhs, dims[1]), out=(new, *out), **how
-        ), 0
+        lhs, rhs = with_batch_axis(lhs, dims[0], new), with_batch_axis(rhs, dims[1], new)
+        return self(*args, lhs=lhs, rhs=rhs, out=(new, *out), **how), 0
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return the axes in einsum notation: `ij,jk->ik`."""

@@ -17,11 +17,18 @@ import numpy as np
 from functrans.caching import memo_as
 from functrans.ir.program import Equation, Program
 from functrans.ir.types import ArrayType, is_inexact, same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Primitive, is_zero
+from functrans.primitives.base import (
+    Cost,
+    HigherOrderPrimitive,
+    LinearInput,
+    Params,
+    Primitive,
+    Values,
+    is_zero,
+)
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.calls.residuals import fewer, take
-from functrans.primitives.dependence import reached_outputs, reading, restricted, smaller
+from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.primitives.elementwise.families import eq
 from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.shape.moving import broadcast_in_dim
@@ -50,7 +57,7 @@ class Cond(HigherOrderPrimitive):
                 )
         return branches[0].out_types
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         branches = params["branches"]
         return run(branches[int(np.clip(values[0], 0, len(branches) - 1))], values[1:])
 
@@ -74,9 +81,7 @@ class Cond(HigherOrderPrimitive):
             return jit(*operands, program=chosen)
         return super().__call__(index, *operands, **params)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         branches = params["branches"]
         active = tuple([dx is not None for dx in tangents[1:]])
         given = [dx for dx in tangents if dx is not None]
@@ -99,9 +104,7 @@ class Cond(HigherOrderPrimitive):
             moving = iter(self(index, *residuals, *given, branches=linear) if any(needed) else ())
         return outs, [next(moving) if a else None for a in needed]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         index, operands = args[0], args[1:]
         linear = tuple([isinstance(x, LinearInput) for x in operands])
         ct_active = tuple([c is not None for c in ct])

@@ -19,18 +19,19 @@ import numpy as np
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, is_zero, sum_of
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.calls.residuals import fewest, take
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.dependence import (
     apart,
     depending,
+    fewest,
     reached_outputs,
     reading,
     restricted,
     silent,
     smaller,
+    take,
 )
 from functrans.trace import evaluate, literal, stage, typeof
 
@@ -67,7 +68,7 @@ class Scan(HigherOrderPrimitive):
                 raise self.mismatch(types, f"the carry is {before} before a step, {after} after it")
         return (*outs[:carry], *[t.update(shape=(length, *t.shape)) for t in outs[carry:]])
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         program, layout = params["program"], LoopLayout.of(params)
         consts, state, arrays = layout.operands(values)
         steps = range(params["length"])
@@ -131,9 +132,7 @@ class Scan(HigherOrderPrimitive):
 
     # --- derivatives
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program, layout = params["program"], LoopLayout.of(params)
         consts, carry, arrays = layout.operands([dx is not None for dx in tangents])
         written = len(program.outputs) - layout.carry
@@ -212,9 +211,7 @@ class Scan(HigherOrderPrimitive):
         )
         return outs, found
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         program, layout = silent(params["program"]), LoopLayout.of(params)
         params = {**params, "program": program}
         given = [isinstance(x, LinearInput) for x in args]
@@ -254,7 +251,7 @@ class Scan(HigherOrderPrimitive):
         cts = [next(rest) if lin else None for lin in linear]
         return [c if was else None for c, was in zip(cts, given, strict=True)]
 
-    def _counters(self, args: Sequence[Any], params: dict[str, Any], linear: Sequence[bool]) -> list[Any]:
+    def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
         program, layout = params["program"], LoopLayout.of(params)
         places = layout.operands(range(len(args)))

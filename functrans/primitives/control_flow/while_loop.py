@@ -18,14 +18,13 @@ import numpy as np
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import is_inexact, same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.calls.residuals import take
 from functrans.primitives.control_flow.cond import only_where
 from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
-from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller
+from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller, take
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
@@ -56,7 +55,7 @@ class While(HigherOrderPrimitive):
             raise self.mismatch(types, f"the body changes the types of the carry to ({shown})")
         return body.out_types
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         first, fixed, carry = while_operands(values, params)
         for i in itertools.count():
             if not run(params["cond"], [*first, *carry], i)[0]:
@@ -99,9 +98,7 @@ class While(HigherOrderPrimitive):
 
     # --- derivatives
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         body, n, m = params["body"], params["cond_consts"], params["body_consts"]
         active = [dx is not None for dx in tangents[n:]]
         while True:  # until the set of active carries is stable
@@ -134,9 +131,7 @@ class While(HigherOrderPrimitive):
         rest = iter(moving)
         return outs, [next(rest) if a else None for a in active[m:]]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         given = [isinstance(x, LinearInput) for x in args]
         params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
         first, consts, state = while_operands(args, params)
@@ -279,9 +274,7 @@ def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, P
     return parts[0], parts[1]
 
 
-def _unrolled(
-    t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-) -> tuple[list[Any], list[Any]]:
+def _unrolled(t: Any, primals: Values, tangents: Values, params: Params) -> tuple[list[Any], list[Any]]:
     """Run step by step on known values, linearizing each step as it runs."""
     first, _, state = while_operands(primals, params)
     _, fixed, carry = while_operands([t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)], params)
@@ -402,15 +395,13 @@ class TangentLoop(HigherOrderPrimitive):
         """Return it as a loop that carries the tangents along."""
         return memo(push, _forwards, body, consts, moving)
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(self.forwards(**params), values)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return ctx.call(self.forwards(**params), operands)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         return jit.differentiate(t, primals, tangents, {"program": self.forwards(**params)})
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
@@ -419,9 +410,7 @@ class TangentLoop(HigherOrderPrimitive):
     def cost(self, in_types: Any, out_types: Any, *, push: Program, **rest: Any) -> Cost:
         return jit.cost(push.in_types, push.out_types, program=push)
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         body, push, m, k = (params[name] for name in ("body", "push", "consts", "moving"))
         n = len(body.inputs)
         linear = (*[False] * n, *[True] * (len(push.inputs) - n))

@@ -9,15 +9,21 @@ from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import Program, Var
 from functrans.ir.source import describe
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Primitive, sum_of
+from functrans.primitives.base import (
+    Cost,
+    HigherOrderPrimitive,
+    LinearInput,
+    Params,
+    Primitive,
+    Values,
+    sum_of,
+)
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.custom.tracing import standing
 from functrans.primitives.elementwise.families import neg
 from functrans.trace import derived_here, evaluate, literal, materialize
 
 # --- linear solves --------------------------------------------------------------------------------
-#
-# Linear solves with implicit differentiation: the user's solver itself is not differentiated.
 #
 #     custom_linear_solve[matvec, vecmat, solve, transpose_solve, consts=n]
 #         *consts(n) *b -> *x *aux        where matvec(*consts, *x) == b
@@ -38,14 +44,20 @@ class Solver(HigherOrderPrimitive):
     def abstract_eval(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         return solver_types(self, types, solve)
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(params["solve"], values)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         return [materialize(y) for y in evaluate(params["solve"], values)]
 
     def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
         return ctx.call(solve, operands)
+
+    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
+        return jit.cost(in_types, out_types, program=solve)
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return jit.has_effects({"program": params["solve"]})
 
 
 class LinearSolve(Solver):
@@ -53,9 +65,7 @@ class LinearSolve(Solver):
 
     name = "custom_linear_solve"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         n = params["consts"]
         fixed, b = primals[:n], primals[n:]
         outs = t.bind_primal(self, primals, params)
@@ -67,9 +77,7 @@ class LinearSolve(Solver):
         dx = self(*fixed, *with_zeros(rhs, params["matvec"].out_types), **params)
         return outs, [*dx[: len(b)], *[None] * (len(outs) - len(b))]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         n = params["consts"]
         k = len(args) - n
         if any(isinstance(x, LinearInput) for x in args[:n]) or any(c is not None for c in ct[k:]):
@@ -103,12 +111,6 @@ class LinearSolve(Solver):
         made = {name: p and t.program(p, inner, [True] * len(p.outputs))[0] for name, p in programs.items()}
         outs = self(*args[:consts], *vectors, **made, consts=consts)
         return outs, [0] * len(outs)
-
-    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
-        return jit.cost(in_types, out_types, program=solve)
-
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return jit.has_effects({"program": params["solve"]})
 
 
 linear_solve: LinearSolve = LinearSolve()
@@ -145,8 +147,6 @@ def _source() -> Any:
 
 # --- roots ----------------------------------------------------------------------------------------
 #
-# Root finding with implicit differentiation: the user's solver itself is not differentiated.
-#
 #     custom_root[f, solve, tangent_solve, consts=n]
 #         *consts(n) *guess -> *x *aux        where f(*consts, *x) == 0
 #
@@ -164,9 +164,7 @@ class Root(Solver):
 
     name = "custom_root"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         n, f, tangent_solve = params["consts"], params["f"], params["tangent_solve"]
         outs = t.bind_primal(self, primals, params)
         k = len(f.outputs)
@@ -200,12 +198,6 @@ class Root(Solver):
             consts=consts,
         )
         return outs, list(out_dims)
-
-    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
-        return jit.cost(in_types, out_types, program=solve)
-
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return jit.has_effects({"program": params["solve"]})
 
 
 root: Root = Root()

@@ -30,8 +30,7 @@ import jax
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
-from functrans.primitives.distributed.named_axes import unbound
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, unbound
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum

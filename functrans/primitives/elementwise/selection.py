@@ -12,7 +12,7 @@ import numpy as np
 from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
-from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
+from functrans.primitives.base import LinearInput, Primitive, sum_of
 from functrans.primitives.dependence import smaller
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import (
@@ -256,9 +256,6 @@ class OptimizationBarrier(Primitive):
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         return smaller(equation, wanted, compress(equation.outputs, wanted))
-
-    def cost(self, in_types: Any, out_types: Any) -> Cost:
-        return Cost(0, bytes_of(*in_types, *out_types))
 
 
 select_n: SelectN = SelectN()

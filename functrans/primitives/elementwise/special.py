@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import pi, sqrt
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 
+from functrans.ir.types import ArrayType
 from functrans.mlir import chlo
-from functrans.primitives.elementwise.families import Binary, Unary, add, full_like, mul, neg, square
-from functrans.primitives.elementwise.transcendental import exp
+from functrans.primitives.base import sum_of
+from functrans.primitives.elementwise.arithmetic import sign
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.families import (
+    Binary,
+    Elementwise,
+    Unary,
+    add,
+    div,
+    full_like,
+    gt,
+    mul,
+    neg,
+    square,
+    sub,
+)
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.transcendental import exp, log, log1p
+from functrans.trace import bind, typeof
 
 FLOAT = ("float",)
 
 
-def scipy_function(name: str) -> Callable[..., Any]:
+def _scipy_function(name: str) -> Callable[..., Any]:
     """Return a function of scipy.special that imports the module, which is slow, at its first
     call."""
 
@@ -29,11 +48,11 @@ def scipy_function(name: str) -> Callable[..., Any]:
 
 def _wide(function: str | Callable[..., Any]) -> Callable[..., Any]:
     """Return a SciPy function that accepts arrays of any float dtype."""
-    of_doubles = scipy_function(function) if isinstance(function, str) else function
+    of_doubles = _scipy_function(function) if isinstance(function, str) else function
     return lambda *xs: of_doubles(*[np.asarray(x).astype(np.float64) for x in xs])
 
 
-_gammaln, _psi = scipy_function("gammaln"), scipy_function("digamma")
+_gammaln, _psi = _scipy_function("gammaln"), _scipy_function("digamma")
 
 
 def _lgamma(x: np.ndarray) -> np.ndarray:
@@ -96,3 +115,236 @@ digamma: Unary = Unary(
 )
 polygamma: Polygamma = Polygamma("polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50)
 zeta: Zeta = Zeta("zeta", FLOAT, numpy=_wide("zeta"), op=chlo.zeta, flops=50)
+
+
+# --- incomplete gamma and beta functions, Bessel functions ----------------------------------------
+# The incomplete gamma and beta functions, the Bessel functions I0 and I1 scaled by e^-|x|, and their
+# derivatives. They are lowered through JAX's functions of the same names. The reference is SciPy in
+# double precision, and power series where SciPy has no such function.
+#
+#     P(a, x) = igamma      Q(a, x) = igammac = 1 - P      p(a, x) = dP/dx = x^(a-1) e^-x / Gamma(a)
+#     igamma_grad_a = dP/da          random_gamma_grad = dx/da at fixed P = -(dP/da) / p
+#     random_gamma_grad_a = its derivative with respect to a
+
+
+class Special(Elementwise):
+    """A function of several real arrays of one type.
+
+    partials : per operand its derivative, a function of (operands, out); None: it has none
+    same     : the JAX function by which it is lowered
+    numpy    : the reference, a function of float64 arrays
+    """
+
+    takes: tuple[str, ...] = FLOAT
+    flops: int = 100
+    partials: Sequence[Callable[..., Any] | None]
+    same: Callable[..., Any]
+    numpy: Callable[..., Any]
+
+    def __init__(
+        self,
+        name: str,
+        partials: Sequence[Callable[..., Any] | None],
+        same: Callable[..., Any],
+        numpy: Callable[..., Any],
+    ):
+        self.partials, self.same, self.numpy = partials, same, numpy
+        super().__init__(name)
+
+    def abstract_eval(self, *types: ArrayType) -> ArrayType:
+        if len(types) != len(self.partials):
+            raise self.mismatch(types, f"takes {len(self.partials)} operands, got {len(types)}")
+        self.check_equal(types)
+        self.check_dtype(types)
+        return types[0] if all(t.weak_type for t in types) else types[0].strong()
+
+    def reference(self, *xs: Any) -> Any:
+        wide = [np.asarray(x).astype(np.float64) for x in xs]
+        return np.asarray(self.numpy(*wide)).astype(xs[0].dtype)
+
+    def lower(self, ctx: Any, *xs: Any) -> Any:
+        return ctx.via_jax(self.same, *xs)[0]
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        total = None
+        for dx, partial in zip(tangents, self.partials, strict=True):
+            if dx is None:
+                continue
+            if partial is None:  # none is known in closed form
+                raise self.missing("jvp")
+            total = sum_of(total, bind(mul, (dx, partial(*primals, out)), {}))
+        return total
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+def _density(a: Any, x: Any) -> Any:
+    """Return p(a, x), by its logarithm."""
+    return exp(sub(sub(mul(sub(a, 1.0), log(x)), x), lgamma(a)))
+
+
+def _score(a: Any, x: Any) -> Any:
+    """Return d log p / da."""
+    return sub(log(x), digamma(a))
+
+
+def _random_gamma_by_x(a: Any, x: Any, out: Any) -> Any:
+    """d/dx (-P_a / p) = -p_a / p + P_a p_x / p^2 = -score - out * (log p)_x."""
+    slope = sub(div(sub(a, 1.0), x), 1.0)
+    return neg(add(_score(a, x), mul(out, slope)))
+
+
+def _beta_density(a: Any, b: Any, x: Any, out: Any) -> Any:
+    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+    powers = add(mul(sub(b, 1.0), log1p(neg(x))), mul(sub(a, 1.0), log(x)))
+    return exp(sub(powers, log_beta))
+
+
+def _i1e_slope(x: Any, y: Any) -> Any:
+    """I1' = I0 - I1 / x; 1/2 at 0."""
+    tiny = full_like(x, float(ml_dtypes.finfo(typeof(x).dtype).eps))
+    large = gt(abs_(x), tiny)
+    safe = select_n(large, tiny, x)
+    slope = sub(bessel_i0e(safe), mul(y, add(sign(safe), div(full_like(safe, 1.0), safe))))
+    return select_n(large, full_like(x, 0.5), slope)
+
+
+# --- references -----------------------------------------------------------------------------------
+
+
+def _trigamma(a: np.ndarray) -> np.ndarray:
+    return _scipy_function("polygamma")(1, a)
+
+
+def _at_the_edges(a: np.ndarray, x: np.ndarray, inside: np.ndarray, end: float) -> np.ndarray:
+    """Return P or Q: `inside` in the interior of the domain; `end` is the value at x = inf."""
+    outside = (a < 0) | (x < 0) | ((a == 0) & (x == 0)) | (np.isinf(a) & (x > 0))
+    found = np.where(outside, np.nan, inside)
+    return np.where((a >= 0) & np.isposinf(x), end, found)
+
+
+def _igamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return _at_the_edges(a, x, _scipy_function("gammainc")(a, x), 1.0)
+
+
+def _igammac(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return _at_the_edges(a, x, _scipy_function("gammaincc")(a, x), 0.0)
+
+
+def _series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return s = sum_n c_n, ds/da and d^2s/da^2, c_n = x^n / ((a+1)...(a+n)), where
+    P = x^a e^-x / Gamma(a+1) * s."""
+    term, total = np.ones_like(x), np.ones_like(x)
+    slope, curve, by_a, twice = [np.zeros_like(x) for _ in range(4)]
+    for n in range(1, 20_000):
+        term = term * x / (a + n)
+        slope = slope - 1 / (a + n)  # d log c_n / da
+        curve = curve + 1 / (a + n) ** 2  # and of this
+        more = term * (slope**2 + curve)
+        total, by_a, twice = total + term, by_a + term * slope, twice + more
+        if np.all(~(more > 1e-18 * np.abs(twice)) | ~np.isfinite(total)):
+            break
+    return total, by_a, twice
+
+
+def _gradient(of: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Return the function extended by NaN outside of the domain and 0 at x = 0."""
+
+    def function(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            found = np.where((x == 0) & ~np.isnan(a), 0.0, of(a, x))
+        return np.where((a <= 0) | (x < 0), np.nan, found)
+
+    return function
+
+
+@_gradient
+def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    total, by_a, _ = _series(a, x)
+    before = np.exp(a * np.log(x) - x - _gammaln(a + 1))
+    return before * (by_a + total * (np.log(x) - _psi(a + 1)))
+
+
+@_gradient
+def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The series cancels for large x; there -P_a / p = Q_a / p is the integral over u > 0 of
+    e^-u (1 + u/x)^(a-1) (log(x + u) - digamma(a))."""
+    total, by_a, _ = _series(a, x)
+    small = -x / a * (by_a + total * (np.log(x) - _psi(a + 1)))
+    return np.where(x > np.maximum(a, 8), _integral(a, x)[0], small)
+
+
+@_gradient
+def _random_gamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return the derivative with respect to a of both forms of the gradient."""
+    total, by_a, twice = _series(a, x)
+    distance = np.log(x) - _psi(a + 1)
+    inner = by_a + total * distance
+    by_a_inner = twice + by_a * distance - total * _trigamma(a + 1)
+    small = x / a * (inner / a - by_a_inner)
+    return np.where(x > np.maximum(a, 8), _integral(a, x)[1], small)
+
+
+def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the gradient for large x, and its derivative with respect to a."""
+    nodes, weights = np.polynomial.laguerre.laggauss(64)
+    a, x = a[..., None], x[..., None]
+    powers, distance = (1 + nodes / x) ** (a - 1), np.log(x + nodes) - _psi(a)
+    slope = np.log1p(nodes / x) * distance - _trigamma(a)
+    return (powers * distance) @ weights, (powers * slope) @ weights
+
+
+# --- the operations -------------------------------------------------------------------------------
+
+igamma_grad_a: Special = Special(
+    "igamma_grad_a",
+    (None, lambda a, x, out: mul(_density(a, x), _score(a, x))),
+    jax.lax.igamma_grad_a,
+    _igamma_grad_a,
+)
+igamma: Special = Special(
+    "igamma",
+    (lambda a, x, out: igamma_grad_a(a, x), lambda a, x, out: _density(a, x)),
+    jax.lax.igamma,
+    _igamma,
+)
+igammac: Special = Special(
+    "igammac",
+    (lambda a, x, out: neg(igamma_grad_a(a, x)), lambda a, x, out: neg(_density(a, x))),
+    jax.lax.igammac,
+    _igammac,
+)
+random_gamma_grad_a: Special = Special(
+    "random_gamma_grad_a",
+    (None, None),
+    lambda a, x: jax.jvp(lambda a: jax.lax.random_gamma_grad(a, x), (a,), (jax.lax.full_like(a, 1),))[1],
+    _random_gamma_grad_a,
+)
+random_gamma_grad: Special = Special(
+    "random_gamma_grad",
+    (lambda a, x, out: random_gamma_grad_a(a, x), _random_gamma_by_x),
+    jax.lax.random_gamma_grad,
+    _random_gamma_grad,
+)
+regularized_incomplete_beta: Special = Special(
+    "regularized_incomplete_beta", (None, None, _beta_density), jax.lax.betainc, _scipy_function("betainc")
+)
+
+
+class ByJax(Unary):
+    """A function of one array that is lowered through JAX's function of the same name."""
+
+    def lower(self, ctx: Any, x: Any) -> Any:
+        return ctx.via_jax(self.op, x)[0]
+
+
+bessel_i1e: Unary = Unary("bessel_i1e", FLOAT, _i1e_slope, numpy=_wide("i1e"), op=chlo.bessel_i1e, flops=30)
+bessel_i0e: Unary = ByJax(
+    "bessel_i0e",
+    FLOAT,
+    lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),
+    numpy=_wide("i0e"),
+    op=jax.lax.bessel_i0e,
+    flops=30,
+)

@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import chlo, hlo, ir
-from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.reductions.folds import compare, wide_dtype
 from functrans.primitives.shape.joining import iota
@@ -59,9 +59,7 @@ class Sort(Primitive):
             hlo.return_([_lexicographic(before)])
         return list(sort.results)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> Any:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> Any:
         """Sort the positions too, and gather the tangents by them."""
         axis, shape = params["dimension"], typeof(primals[0]).shape
         positions = iota(dtype=np.dtype(np.int32), shape=shape, dimension=axis)

@@ -155,7 +155,7 @@ class QR(MatrixOperation):
 
     def reference(self, x: Any, *, pivoting: bool, full_matrices: bool) -> Any:
         outs = super().reference(x, pivoting=pivoting, full_matrices=full_matrices)
-        if not prod_of_matrix(x):
+        if 0 in x.shape[-2:]:
             outs[1][...] = 0
             if pivoting:
                 outs[2][...] = 0
@@ -183,11 +183,6 @@ class QR(MatrixOperation):
             zeros = full_like(slice_axis(r, last - 1, n, m), 0)
             dr = concatenate(dr, zeros, dimension=last - 1)
         return [dq, dr, *[None] * pivoting]
-
-
-def prod_of_matrix(x: Any) -> int:
-    """Return the number of elements of one matrix of a stack."""
-    return x.shape[-1] * x.shape[-2]
 
 
 def _thin(q: Any, r: Any, dx: Any) -> tuple[Any, Any]:

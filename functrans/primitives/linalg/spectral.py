@@ -280,9 +280,7 @@ eig: Eig = Eig()
 svd: SVD = SVD()
 
 
-# --- reductions to similar matrices ---------------------------------------------------------------
-#
-# Reductions to similar matrices: Schur, Hessenberg and tridiagonal. They have no derivatives.
+# --- reductions to similar matrices, without derivatives: Schur, Hessenberg, tridiagonal ----------
 
 
 class SimilarityReduction(MatrixOperation):

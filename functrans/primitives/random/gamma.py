@@ -25,8 +25,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.families import div, eq, full_like, mul
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.elementwise.special import erf_inv
-from functrans.primitives.elementwise.special_incomplete import random_gamma_grad
+from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp
 from functrans.primitives.random.bits import DEFAULT, Random, key_shape, random_bits, random_split
 from functrans.trace import typeof

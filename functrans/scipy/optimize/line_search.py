@@ -55,7 +55,7 @@ def line_search(
     fun: Callable[[Any], Any], x: Any, p: Any, value: Any, gradient: Any, first: Any, most: Any
 ) -> Found:
     """Search from x along p, doubling the step `first` at most `most` times."""
-    origin = Point(_zero_step(p), value, _slope(gradient, p), gradient)
+    origin = Point(jnp.zeros((), jnp.finfo(p.dtype).dtype), value, _slope(gradient, p), gradient)
 
     def at(step: Any) -> Point:
         value, gradient = value_and_grad(fun)(x + jnp.asarray(step, p.dtype) * p)
@@ -66,10 +66,6 @@ def line_search(
     best = end.low
     status = jnp.where(end.failed, 1, jnp.where(end.accepted, 0, 3))
     return Found(~end.accepted, status, _no_vanishing(best.step), best.value, best.gradient, tried.i + end.j)
-
-
-def _zero_step(p: Any) -> Any:
-    return jnp.zeros((), jnp.finfo(p.dtype).dtype)
 
 
 def _slope(gradient: Any, p: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Cases of primitives/elementwise/special_incomplete.py. The incomplete gamma functions, which
+"""Cases of the incomplete functions in primitives/elementwise/special.py. Those of gamma, which
 share a class with the beta function, compile for long: test_libraries.py has their rows."""
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Functions with custom derivative rules.
+"""Functions with custom derivative rules, and with custom vmap rules.
 
-    custom_jvp_call[program, rule]  captured, args -> results
-    custom_vjp_call[program, rule]  captured, args -> results
-    custom_lin[pullback, active]    residuals, tangents of active args -> tangents of results
+    custom_jvp_call[program, rule]   captured, args -> results
+    custom_vjp_call[program, rule]   captured, args -> results
+    custom_lin[pullback, active]     residuals, tangents of active args -> tangents of results
+    custom_vmap_call[program, rule]  captured, args -> results
 
-`program` is a Python function of flat values until a trace records the equation. Without `jit` it
-simply runs, and when differentiated its rule runs instead. When the equation is recorded the
-function becomes a Program, with the `n_consts` values that it closes over as leading operands. The
-rule stays Python (tracing.py) and runs when the program is differentiated.
+With a derivative rule, `program` is a Python function of flat values until a trace records the
+equation. Without `jit` it simply runs, and when differentiated its rule runs instead. When the
+equation is recorded the function becomes a Program, with the `n_consts` values that it closes over as
+leading operands. The rule stays Python (tracing.py) and runs when the program is differentiated.
 
 `custom_lin` is the derivative of a custom_vjp function. Its transpose is the user's bwd rule. In
 forward mode it is the transpose of the bwd rule, which is linear in the cotangent.
@@ -23,39 +24,53 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.base import Cost, Primitive
+from functrans.primitives.base import Cost, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import Jit, jit
 from functrans.primitives.custom.tracing import Pullback, staged_call
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, stage, typeof
+from functrans.primitives.shape.moving import broadcast_to_axis
+from functrans.trace import (
+    bind,
+    bind_in,
+    derive_from,
+    derived_here,
+    evaluate,
+    literal,
+    stage,
+    state,
+    tracing,
+    typeof,
+)
 
 
-class CustomCall(Jit):
-    """Base class of calls of `program` with a custom derivative rule."""
+class RuleCall(Jit):
+    """Base class of calls of `program` with a custom rule."""
 
-    runs_eagerly = holds_functions = True
     reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule computes all results
 
     def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().abstract_eval(*types, program=program)
 
-    def lower(self, ctx: Any, *operands: Any, program: Program, **_: Any) -> Any:
-        return ctx.call(program, operands)
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
+        return jit.transpose_with(t, ct, args, {"program": params["program"]})
 
-    def cost(self, in_types: Any, out_types: Any, *, program: Program, **_: Any) -> Cost:
-        return super().cost(in_types, out_types, program=program)
+
+class CustomCall(RuleCall):
+    """Base class of calls of `program` with a custom derivative rule."""
+
+    runs_eagerly = holds_functions = True
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         return params["program"].__class__ is Program and super().has_effects(params)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         program = params["program"]
         if program.__class__ is Program:
             return evaluate(program, values)
         return program(*values)
 
-    def record(self, trace: Any, own: bool, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def record(self, trace: Any, own: bool, args: Values, params: Params) -> Any:
         """Trace the function to a Program and bind with it. If no operand is a vmap's tracer the
         function may still run as Python, unless it closes over one."""
         if not own and getattr(trace, "axis_name", None) is None:
@@ -68,9 +83,7 @@ class CustomCall(Jit):
         staged = {**params, "program": program, "n_consts": len(captured)}
         return bind(self, [*captured, *args], staged)
 
-    def given(
-        self, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Sequence[Any], Sequence[Any]]:
+    def given(self, primals: Values, tangents: Values, params: Params) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the operands that the rule takes, and their tangents."""
         n = params.get("n_consts", 0)
         if any(dx is not None for dx in tangents[:n]):
@@ -93,11 +106,6 @@ class CustomCall(Jit):
             )
         return [as_type(y, w) for y, w in zip(outs, wanted, strict=True)]
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
-        return jit.transpose_with(t, ct, args, {"program": params["program"]})
-
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         n, program = params.get("n_consts", 0), params["program"]
         args = [t.move(x, d, 0) for x, d in zip(args, dims, strict=True)]
@@ -118,9 +126,7 @@ class CustomJVP(CustomCall):
 
     name = "custom_jvp_call"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         primals, tangents = self.given(primals, tangents, params)
         self.differentiated(params)
         outs, moved = params["rule"].run(t, primals, tangents)
@@ -132,9 +138,7 @@ class CustomVJP(CustomCall):
 
     name = "custom_vjp_call"
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         primals, tangents = self.given(primals, tangents, params)
         active = tuple([dx is not None for dx in tangents])
         outs, residuals, pullback = params["rule"].run(t.parent, primals, active)
@@ -163,18 +167,16 @@ class CustomLin(Jit):
         residuals = tuple(types[: len(types) - sum(active)])
         return memo(pullback, forwards, residuals, active)
 
-    def interpret(self, run: Any, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(self.program([typeof(x) for x in values], params), values)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         return ctx.call(self.program(ctx.in_types, params), operands)
 
-    def run_eagerly(self, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    def run_eagerly(self, values: Values, params: Params) -> Any:
         return evaluate(self.program([typeof(x) for x in values], params), values)
 
-    def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         pullback, active = params["pullback"], params["active"]
         n = len(primals) - sum(active)
         if any(dx is not None for dx in tangents[:n]):
@@ -186,9 +188,7 @@ class CustomLin(Jit):
         given = [dx for dx in tangents[n:] if dx is not None]
         return outs, self(*primals[:n], *given, pullback=pullback, active=moving)
 
-    def transpose_with(
-        self, t: Any, ct: Sequence[Any], args: Sequence[Any], params: dict[str, Any]
-    ) -> Sequence[Any]:
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         pullback, active = params["pullback"], params["active"]
         n = len(args) - sum(active)
         given = iter(ct)
@@ -265,3 +265,116 @@ def closed_over(name: str) -> Exception:
 custom_jvp_call: CustomJVP = CustomJVP()
 custom_vjp_call: CustomVJP = CustomVJP()
 custom_lin: CustomLin = CustomLin()
+
+
+# --- vmap rules -----------------------------------------------------------------------------------
+#
+# `rule(axis_size, in_batched, args) -> (outs, out_batched)` takes and returns flat lists; batched
+# operands and results have the batch axis at 0. Forward mode differentiates the rule along with the
+# function, so `vmap` of the derivative is the derivative of the rule. Reverse mode, which JAX does
+# not support, differentiates the function itself.
+
+
+class BatchRule:
+    """A `def_vmap` rule as a function of flat lists."""
+
+    __slots__ = ("__weakref__", "function", "name")
+
+    def __init__(self, function: Callable[[int, Values, Values], tuple[Values, Values]], name: str):
+        self.function: Callable[[int, Values, Values], tuple[Values, Values]] = function
+        self.name: str = name
+
+    def __repr__(self) -> str:
+        return f"vmap rule of {self.name}"
+
+    def jvp(self, t: Any, active: tuple[bool, ...], out_active: tuple[bool, ...]) -> BatchRule:
+        """Return the rule of `primals, tangents of active -> outs, tangents of active outs`."""
+        n = len(active)
+        which = [i for i, a in enumerate(active) if a]
+
+        def function(size: int, batched: Values, args: Values) -> tuple[Values, Values]:
+            primals, primal_batched = list(args[:n]), list(batched[:n])
+            tangents: list[Any] = [None] * n
+            for i, dx, b in zip(which, args[n:], batched[n:], strict=True):
+                # a primal and its tangent must be both batched or both unbatched
+                if primal_batched[i] and not b:
+                    dx = broadcast_to_axis(dx, 0, size)
+                elif b and not primal_batched[i]:
+                    primals[i], primal_batched[i] = broadcast_to_axis(primals[i], 0, size), True
+                tangents[i] = dx
+            mask: list[Any] = []
+
+            def call(*values: Any) -> Values:
+                outs, out_batched = self.function(size, primal_batched, values)
+                mask.extend(out_batched)
+                return outs
+
+            outs, found = _dual(t, call, primals, tangents)
+            moved = [
+                literal(0, typeof(y)) if dy is None else dy
+                for y, dy, a in zip(outs, found, out_active, strict=True)
+                if a
+            ]
+            return [*outs, *moved], [*mask, *[b for b, a in zip(mask, out_active, strict=True) if a]]
+
+        return BatchRule(function, self.name)
+
+
+def _dual(t: Any, function: Callable[..., Values], primals: Values, tangents: Values) -> tuple[Any, ...]:
+    """Run a function on dual numbers in the current trace, under a new transformation of the class
+    of `t`."""
+    trace = t.__class__(state.trace)
+    duals = [trace.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)]
+    with tracing(trace):
+        outs = function(*duals)
+    own = [getattr(y, "owner", None) is trace for y in outs]
+    return (
+        [y.ref if mine else y for y, mine in zip(outs, own, strict=True)],
+        [y.tangent if mine else None for y, mine in zip(outs, own, strict=True)],
+    )
+
+
+class CustomVmap(RuleCall):
+    """Run `program`; batch by `rule`, a BatchRule."""
+
+    name = "custom_vmap_call"
+
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
+        program, n = params["program"], params.get("n_consts", 0)
+        if t.linear is not None:
+            return jit.differentiate(t, primals, tangents, {"program": program})
+        active = tuple([dx is not None for dx in tangents])
+        both, out_active = t.jvp(program, active)
+        if any(active[:n]):  # the rule does not handle captured values
+            return jit.differentiate(t, primals, tangents, {"program": program})
+        rule = params["rule"].jvp(t, active[n:], out_active)
+        given = [dx for dx in tangents if dx is not None]
+        results = self(*primals, *given, program=both, rule=rule, n_consts=n)
+        outs, moving = results[: len(out_active)], iter(results[len(out_active) :])
+        return outs, [next(moving) if a else None for a in out_active]
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        n, rule = params.get("n_consts", 0), params["rule"]
+        if any(d is not None for d in dims[:n]):
+            raise errors.ClosedOverTracer(
+                f"{rule.name} closes over a value that vmap batches, but its vmap rule covers only "
+                f"its arguments, at\n    {describe(user_source())}\n"
+                "Pass the value as an argument."
+            )
+        moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
+        outs, batched = rule.function(t.size, [d is not None for d in dims[n:]], moved)
+        self._check(outs, batched, t.size, params)
+        return list(outs), [0 if b else None for b in batched]
+
+    def _check(self, outs: Values, batched: Values, size: int, params: dict[str, Any]) -> None:
+        for y, b, one in zip(outs, batched, params["program"].out_types, strict=True):
+            wanted = one.update(shape=(size, *one.shape)) if b else one
+            if not typeof(y).same(wanted):
+                raise errors.BatchRuleMismatch(
+                    f"the {params['rule']} returned {typeof(y)}, which it says is "
+                    f"{'batched' if b else 'not batched'}; for a result {one} of the function it "
+                    f"must return {wanted}, at\n    {describe(user_source())}"
+                )
+
+
+custom_vmap_call: CustomVmap = CustomVmap()

@@ -1,0 +1,371 @@
+"""Sums over the steps of a loop: move them into a loop that writes their terms (`written_sums`), or
+contractions that a loop accumulates out of it (`accumulated`, for `contract`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
+from functrans.ir.types import dtype_class
+from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
+from functrans.primitives.base import bytes_of, is_zero
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.families import add, neg
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.joining import split
+from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpose
+from functrans.trace import literal, out_types
+
+# --- sums of what a loop writes -------------------------------------------------------------------
+#
+# In: a `scan` that stacks large values, and a `reduce_sum` over the steps that is their only user,
+# optionally after a reshape that merges steps with rows of a step. Out: the scan carries the sum.
+#
+#     y = scan(...)  each step writes g[b, i];  reduce_sum over t and b of y[t, b, i]
+#     ->   a scan that carries  c[i] + reduce_sum over b of g[b, i]
+#
+# So per-example gradients that `lax.map` computes in batches, each clipped, are never all in memory
+# at once, and within a step `contract` sees their sum.
+
+LARGE = 1 << 18  # bytes written; below this nothing is gained
+Readers = dict[Any, list[Equation]]
+
+
+class SumOfWritten(NamedTuple):
+    """A sum of a written result of a scan: which result, and the axes of a step's slice."""
+
+    written: int
+    axes: tuple[int, ...]
+    equation: Equation
+
+
+@program_pass
+def written_sums(program: Program) -> Program:
+    """Move sums over the written results of loops into the loops.
+
+    Arguments:
+      program: any Program; nested ones are rewritten too.
+
+    Returns:
+      A Program with the same inputs and outputs; the same object if nothing changed. Sums are taken
+      step by step.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> program = ft.make_ir(lambda x: ft.lax.map(jnp.sin, x).sum(0))(jnp.ones((128, 512)))
+      >>> print(ft.passes.optimize(program, ("inline_calls", "written_sums", "dead_code")))
+      program (a: f32[128,512]) {
+        b: f32[512] = scan[length=128, consts=0, carry=1] 0.0:f32[512] a {
+          program sin (c: f32[512], d: f32[512]) {
+            e: f32[512] = sin d
+            f: f32[512] = add c e
+            return f
+          }
+        }
+        return b
+      }
+    """
+    return everywhere(_each, program, "written_sums")
+
+
+def _each(program: Program) -> Program:
+    if not any([e.primitive is scan for e in program.equations]):
+        return program
+    readers: Readers = defaultdict(list)
+    for e in program.equations:
+        for v in e.inputs:
+            readers[v].append(e)
+    outputs = set(program.outputs)
+
+    def with_sums(e: Equation, known: dict[Var, Any]) -> Replaced:
+        sums = _sums(e, readers, outputs)
+        if not sums:
+            return None
+        return [_with_sums(e, sums, known)], [s.equation for s in sums]
+
+    return replacing(program, scan, with_sums)
+
+
+def _sums(e: Equation, readers: Readers, outputs: set[Any]) -> list[SumOfWritten]:
+    """Return the sums that a scan should carry."""
+    made: list[SumOfWritten] = []
+    m = e.params["carry"]
+    for i, v in enumerate(e.outputs[m:]):
+        if v in outputs or bytes_of(v.type) < LARGE or dtype_class(v.type.dtype) != "float":
+            continue
+        found = _of(i, v, readers, outputs)
+        smaller = sum([bytes_of(s.equation.outputs[0].type) for s in found]) < bytes_of(v.type)
+        made += found if smaller else []
+    return made
+
+
+def _of(i: int, v: Var, readers: Readers, outputs: set[Any]) -> list[SumOfWritten]:
+    """Return the sums over the steps of a written value; none if it has another use."""
+    found = []
+    for e in readers[v]:
+        if e.primitive is reduce_sum:
+            inside, sums = 1, [e]
+        elif e.primitive is reshape and _joins_rows(e) and e.outputs[0] not in outputs:
+            inside, sums = 0, readers[e.outputs[0]]
+        else:
+            return []
+        for s in sums:
+            if s.primitive is not reduce_sum or 0 not in s.params["axes"]:
+                return []
+            axes = tuple([a - inside for a in s.params["axes"] if a >= inside])
+            found.append(SumOfWritten(i, axes, s))
+    return found
+
+
+def _joins_rows(e: Equation) -> bool:
+    """Return whether the reshape merges the first two axes."""
+    before, after = e.inputs[0].type.shape, e.outputs[0].type.shape
+    return len(before) > 1 and after == (before[0] * before[1], *before[2:])
+
+
+def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> Equation:
+    """Return the scan that carries the sums, and add these to `known`."""
+    layout, body = LoopLayout.of(e.params), e.params["program"]
+    consts, carry, slices = layout.operands(body.inputs)
+    fixed, starts, arrays = layout.operands(e.inputs)
+    ends, written = layout.results(body.outputs)
+    results, stacked = layout.results(e.outputs)
+    gone = {s.written for s in sums}
+    stays = [i for i in range(len(written)) if i not in gone]
+    equations, carried, after, finals = list(body.equations), [], [], []
+    for s in sums:
+        v, t = written[s.written], s.equation.outputs[0].type
+        source, origin = s.equation.source, Origin("written_sums of", s.equation)
+        if s.axes:
+            part = Var(t)
+            equations.append(Equation(reduce_sum, (v,), (part,), {"axes": s.axes}, source, origin))
+            v = part
+        before, total, final = Var(t), Var(t), Var(t)
+        equations.append(Equation(add, (before, v), (total,), {}, source, origin))
+        carried.append(before)
+        after.append(total)
+        finals.append(final)
+        known[s.equation.outputs[0]] = final
+    outputs = [*ends, *after, *[written[i] for i in stays]]
+    inner = Program([*consts, *carry, *carried, *slices], prune(equations, outputs), outputs, name=body.name)
+    zeros = [literal(0, v.type) for v in carried]
+    inputs = (*fixed, *starts, *zeros, *arrays)
+    outs = (*results, *finals, *[stacked[i] for i in stays])
+    params = {**e.params, "program": inner, "carry": layout.carry + len(sums)}
+    return Equation(scan, inputs, outs, params, e.source, Origin("written_sums of", e))
+
+
+# --- contractions that a loop accumulates ---------------------------------------------------------
+#
+# In: a `scan` that carries a sum, as the backward pass of a recurrent network carries the gradient of
+# its weights. Out: the scan writes the factors of the terms, unless it reads them from arrays, and
+# the sum over the steps and the other axes is taken at once after it.
+#
+#     carry' = carry + dot_general["bi,bj->ij"] x d     in each step, x read from X, d computed
+#     ->   carry + dot_general["tbi,tbj->ij"] X D       D: the d of all steps, written
+#
+# A step then neither reads nor writes the sum, the contraction is as large as possible, and that of a
+# per-example gradient may never be materialized (passes/contractions.py). The written values must be
+# smaller than the sums that are removed, and at most SHARE of the arrays that the loop reads, or
+# small compared with the sums: loops that recompute, or process a batch in chunks, do so to save
+# memory.
+
+SHARE = 0.75  # a step may additionally write this share of the bytes that it reads
+_MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums commute with these
+
+
+def accumulated(program: Program) -> Program:
+    """Move the contractions that scans accumulate after them; nested programs are unchanged."""
+
+    def without(e: Equation, known: dict[Var, Any]) -> Replaced:
+        sums = _leaving(e)
+        if not sums:
+            return None
+        return _without(e, sums, known), [root for s in sums for root in s.roots]
+
+    return replacing(program, scan, without)
+
+
+class Accumulator(NamedTuple):
+    """A carry that is only added to.
+
+    place : its index among the carries
+    terms : the values added in a step
+    roots : the contractions that compute these, up to moves
+    moves : the equations in between
+    """
+
+    place: int
+    terms: list[Var]
+    roots: list[Equation]
+    moves: list[Equation]
+
+    @property
+    def operands(self) -> list[Var]:
+        return [v for e in self.roots for v in e.inputs]
+
+
+def _leaving(e: Equation) -> list[Accumulator]:
+    """Return the sums that should be computed after a scan."""
+    layout, body = LoopLayout.of(e.params), e.params["program"]
+    read = uses(body)
+    made_by = {v: b for b in body.equations for v in b.outputs}
+    consts, carry, slices = layout.operands(body.inputs)
+    found = [_sum(i, v, body.outputs[i], made_by, read) for i, v in enumerate(carry)]
+    sums = [s for s in found if s is not None]
+    fixed = _fixed(body, consts)
+    sums = [s for s in sums if fixed.isdisjoint(s.operands)]
+    there = {*slices, *layout.results(body.outputs)[1]}
+    return _worth(sums, there, carry, slices, e.params["length"]) if sums else []
+
+
+def _worth(
+    sums: list[Accumulator], there: set[Any], carry: Sequence[Var], slices: Sequence[Var], length: int
+) -> list[Accumulator]:
+    """Return the sums that write little. `there`: values of which the scan has arrays anyway."""
+    budget = SHARE * sum([bytes_of(v.type) for v in slices])
+    groups: dict[frozenset[Any], list[Accumulator]] = {}
+    for s in sums:
+        groups.setdefault(frozenset(s.operands) - there, []).append(s)
+    kept: list[Accumulator] = []
+    for more, group in sorted(groups.items(), key=lambda g: len(g[0])):
+        gone = sum([bytes_of(carry[s.place].type) for s in group])
+        written = sum([bytes_of(v.type) for v in more - there])
+        if written > gone or (written > budget and length * written > gone):
+            continue
+        if written <= budget:
+            budget -= written
+        there = there | more
+        kept += group
+    return sorted(kept, key=lambda s: s.place)
+
+
+def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
+    """Return the loop-invariant values."""
+    found: set[Any] = set(consts)
+    for b in body.equations:
+        if found.issuperset([v for v in b.inputs if v.__class__ is Var]):
+            found.update(b.outputs)
+    return found
+
+
+def _sum(
+    place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter[Any]
+) -> Accumulator | None:
+    """Return the carry v as a sum, if it only accumulates contractions and has no other use."""
+    terms: list[Var] = []
+    at = result
+    while at is not v:
+        e = made_by.get(at)
+        if e is None or e.primitive is not add or read[at] != 1:
+            return None
+        rest = [x for x in e.inputs if _leads_to(x, v, made_by)]
+        if len(rest) != 1:
+            return None
+        terms += [x for x in e.inputs if x is not rest[0]]
+        at = rest[0]
+    if not terms or read[v] != 1:
+        return None
+    roots: dict[Equation, None] = {}
+    moves: dict[Equation, None] = {}
+    for x in terms:
+        e = made_by.get(x)
+        while e is not None and e.primitive in _MOVES:
+            moves[e] = None
+            e = made_by.get(e.inputs[0])
+        if e is None or e.primitive is not dot_general:
+            return None
+        if any([x.__class__ is Literal for x in e.inputs]):
+            return None
+        roots[e] = None
+    return Accumulator(place, terms, list(roots), list(moves))
+
+
+def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
+    """Return whether x is the carry v, or a sum with it. Sums are followed along their first such
+    operand."""
+    todo = [x]
+    while todo:
+        x = todo.pop()
+        if x is v:
+            return True
+        e = made_by.get(x)
+        if e is not None and e.primitive is add:
+            todo += e.inputs
+    return False
+
+
+# --- the scan without them, and the equations after it -------------------------------------------
+
+
+def _without(e: Equation, sums: list[Accumulator], known: dict[Var, Any]) -> Iterable[Equation]:
+    """Return the equations that replace a scan; add the new values of its sums to `known`."""
+    layout, body = LoopLayout.of(e.params), e.params["program"]
+    gone = {s.place for s in sums}
+    stays = [i for i in range(layout.carry) if i not in gone]
+    consts, carry, slices = layout.operands(body.inputs)
+    fixed, starts, stacks = layout.operands(e.inputs)
+    after, written = layout.results(body.outputs)
+    ends, stacked = layout.results(e.outputs)
+    arrays = dict(zip(slices, stacks, strict=True))
+    for v, x in zip(written, stacked, strict=True):
+        arrays.setdefault(v, x)
+    operands = dict.fromkeys([v for s in sums for v in s.operands])
+    more = [v for v in operands if v not in arrays]
+    length = e.params["length"]
+    new = [Var(v.type.update(shape=(length, *v.type.shape))) for v in more]
+    arrays.update(zip(more, new, strict=True))
+    results = [*[after[i] for i in stays], *written, *more]
+    inner = Program(
+        [*consts, *[carry[i] for i in stays], *slices],
+        prune(body.equations, results),
+        results,
+        name=body.name,
+    )
+    inputs = (*fixed, *[starts[i] for i in stays], *stacks)
+    outs = (*[ends[i] for i in stays], *stacked, *new)
+    params = {**e.params, "program": inner, "carry": len(stays)}
+    yield Equation(scan, inputs, outs, params, e.source, Origin("accumulated of", e))
+    yield from _behind(e, sums, arrays, known)
+
+
+def _behind(
+    e: Equation, sums: list[Accumulator], arrays: dict[Any, Any], known: dict[Var, Any]
+) -> Iterable[Equation]:
+    """Return the sums over all steps."""
+    body, starts = e.params["program"], LoopLayout.of(e.params).operands(e.inputs)[1]
+    names: dict[Any, Any] = {}
+    for root in dict.fromkeys([root for s in sums for root in s.roots]):
+        total = Var(root.outputs[0].type)
+        names[root.outputs[0]] = total
+        yield Equation(
+            dot_general,
+            tuple([arrays[v] for v in root.inputs]),
+            (total,),
+            _over_steps(root),
+            root.source,
+            Origin("accumulated of", root),
+        )
+    moves = {b for s in sums for b in s.moves}
+    yield from copied([b for b in body.equations if b in moves], names)
+    for s in sums:
+        start, *rest = starts[s.place], *[names[v] for v in s.terms]
+        total = rest.pop(0) if is_zero(start) else start
+        for x in rest:
+            (t,) = out_types(add, (total.type, x.type), {})
+            made = Var(t)
+            yield Equation(add, (total, x), (made,), {}, e.source, Origin("accumulated of", e))
+            total = made
+        known[e.outputs[s.place]] = total
+
+
+def _over_steps(root: Equation) -> dict[str, Any]:
+    """Return the parameters of a contraction whose operands have the steps as a new first axis."""
+    lhs, rhs = root.params["lhs"], root.params["rhs"]
+    step = 1 + max((*lhs, *rhs), default=-1)
+    return {**root.params, "lhs": (step, *lhs), "rhs": (step, *rhs)}
