@@ -6,6 +6,7 @@ convolutions are at the end.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
@@ -18,9 +19,11 @@ from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import bytes_of
+from functrans.primitives.calls.jit import not_inlined
 from functrans.primitives.contractions.convolution import is_group
+from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.elementwise.selection import optimization_barrier
-from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.primitives.shape.moving import broadcast_in_dim, slice_
 
 # XLA:CPU vectorizes a reduction up to this many bytes of consecutive results; above, it computes
 # one result at a time with strided reads.
@@ -233,6 +236,42 @@ def _repeats(e: Equation) -> bool:
     if size < _LARGE or e.inputs[0].__class__ is Literal:
         return False
     return size >= _TIMES * bytes_of(e.inputs[0].type)
+
+
+# --- arrays that are shifted ----------------------------------------------------------------------
+
+_SHIFTED_SIZE = 4096  # elements; a smaller array takes no longer than starting another operation
+
+
+def computed_once(program: Program) -> Program:
+    """Return the program with each array that is computed element by element, and read by slices
+    that overlap, computed in a function of its own; the same object if there are none.
+
+    XLA would compute it anew in each slice, amid the conditions that pads and joins become, where
+    LLVM does not vectorize. Gradients of `roll` and of finite differences are of this kind.
+    """
+    return memo(program, _computed_once)
+
+
+def _computed_once(program: Program) -> Program:
+    read: Counter[Any] = Counter()
+    for e in program.equations:
+        if e.primitive is slice_:
+            read[e.inputs[0]] += e.outputs[0].type.size
+    if not read:
+        return program
+
+    def alone(e: Equation) -> Equation:
+        v = e.outputs[0]
+        small = not isinstance(e.primitive, Elementwise) or v.type.size < _SHIFTED_SIZE
+        if small or read[v] < 1.5 * v.type.size:
+            return e
+        given = dict.fromkeys([x for x in e.inputs if x.__class__ is not Literal])
+        inside = {"program": Program(given, [e], e.outputs, name=e.primitive.name)}
+        return Equation(not_inlined, (*given,), e.outputs, inside, e.source, e.origin)
+
+    equations = [*map(alone, program.equations)]
+    return program if equations == program.equations else program.replace(equations=equations)
 
 
 # --- convolutions ---------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ class Lowering:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
             program = cpu.apart(program)
+        if self.on_this_cpu:
+            program = cpu.computed_once(program)
         # Without a call or a loop the passes need not be loaded.
         if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
             program = passes.kernels.kernels(program, self._can_be_kernel)

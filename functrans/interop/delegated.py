@@ -27,6 +27,8 @@ from functrans.trace import Tracer, state
 # Annotations of arguments that may be arrays or functions; all others are static.
 _OPERAND = re.compile(r"_empty|Array|Any|float|complex|Callable")
 _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
+# Parameters that may also be Python integers, which decide how JAX computes the result: a `shift`.
+_MAY_BE_INTEGER = re.compile(r"(^|\| )int( \||$)|Sequence\[int\]")
 # In the annotation of a result that is not an array.
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
 # Functions that read external data, which must be read again in each call.
@@ -106,7 +108,21 @@ class _Delegated(JaxFunction):
             options = tuple(
                 [n for i, (n, note) in enumerate(notes.items()) if i in known or not _OPERAND.search(note)]
             )
-        super().__init__(fun, None, options)
+        # name -> position of the parameters whose integers are static while tracing
+        self.integers = {
+            name: i
+            for i, (name, note) in enumerate(notes.items())
+            if name not in options and name != "seed" and _MAY_BE_INTEGER.search(note)
+        }
+
+        @functools.wraps(fun)
+        def reading(*args: Any, **kwargs: Any) -> Any:
+            args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
+            return fun(*args, **kwargs)
+
+        self.reading = reading  # `fun` of arguments whose integers may be static
+        super().__init__(reading, None, options)
+        self.fun = fun
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
         of_python = _OF_PYTHON.search(str(signature.return_annotation))
         of_python = of_python or _OF_SHAPES.search(self.name)
@@ -116,12 +132,7 @@ class _Delegated(JaxFunction):
         # classes of the arguments -> index of the first way to try
         self.first = Cache("ways to call JAX's functions", 256)
 
-        def read(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
-            return fun(*args, **kwargs)
-
-        read.__name__ = self.name
-        self.known: Any = jax.jit(read)
+        self.known: Any = jax.jit(reading)
 
     def clear(self) -> None:
         super().clear()
@@ -137,7 +148,7 @@ class _Delegated(JaxFunction):
             return named_boundary(out, self.name) if inspect.isfunction(out) else out
         if state.trace is not None and not _is_at_once(args, kwargs):
             try:
-                return self.by_program(args, kwargs)
+                return self.by_program(*self._with_integers(args, kwargs))
             except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
         if kwargs and kwargs.get("sharding") is not None:
@@ -164,14 +175,22 @@ class _Delegated(JaxFunction):
                 self.first.replace(classes, i)
             return out
 
+    def _with_integers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the arguments with the integers that decide how a result is computed made static."""
+        if not self.integers:
+            return args, kwargs
+        places = self.integers.values()
+        args = tuple([_known(x) if i in places else x for i, x in enumerate(args)])
+        return args, {k: _known(x) if k in self.integers else x for k, x in kwargs.items()}
+
     def knowing(self, *args: Any, **kwargs: Any) -> Any:
         """Call the JAX function compiled with integers, booleans and strings as static values."""
-        return self.known(_known(args), _known(kwargs))
+        return self.known(*map(_known, args), **{k: _known(x) for k, x in kwargs.items()})
 
     def with_values(
         self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return self.fun(*args, **kwargs)
+        return self.reading(*args, **kwargs)
 
 
 class _Known(tuple[Any, ...]):

@@ -21,9 +21,10 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import not_inlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
-from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, le, mul, sub
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, le, lt, mul, ne, sub
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.elementwise.transcendental import sqrt
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
@@ -36,6 +37,7 @@ from functrans.primitives.indexing.scatter import (
     scatter_mul,
     scatter_sub,
 )
+from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.factors import lu
 from functrans.primitives.linalg.products import conj, is_complex, lower_part, transposed
 from functrans.primitives.linalg.shared import INT32
@@ -94,7 +96,8 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
     summed = tuple([n for n in lhs if n not in out])
     if len(summed) == 1:
         i, j = lhs.index(summed[0]), rhs.index(summed[0])
-        size, elements = typeof(x).shape[i], _results(lhs, rhs, out, typeof(x).shape, typeof(y).shape)
+        sizes = dict(zip((*lhs, *rhs), (*typeof(x).shape, *typeof(y).shape), strict=True))
+        size, elements = sizes[summed[0]], prod([sizes[n] for n in out])
 
         def term(x: Any, y: Any, k: int) -> Any:
             return dot_general(_at(x, i, k), _at(y, j, k), lhs=without(lhs, i), rhs=without(rhs, j), out=out)
@@ -132,11 +135,6 @@ def _from(x: Any, axis: int, start: Any, size: int) -> Any:
     starts = [start if d == axis else full_like(start, 0) for d in range(len(shape))]
     sizes = tuple([size if d == axis else n for d, n in enumerate(shape)])
     return dynamic_slice(x, *starts, sizes=sizes)
-
-
-def _results(lhs: Values, rhs: Values, out: Values, x: tuple[int, ...], y: tuple[int, ...]) -> int:
-    size = dict(zip(lhs, x, strict=True)) | dict(zip(rhs, y, strict=True))
-    return prod([size[n] for n in out])
 
 
 def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -> bool:
@@ -321,18 +319,19 @@ def _whole(e: Equation) -> int:
 # --- joins ----------------------------------------------------------------------------------------
 
 
-def _joined(*parts: Any, dimension: int) -> Any:
+def _joined(x: Any, y: Any, *, dimension: int) -> Any:
     """Return the rows of two arrays of floats joined as the sum of them padded, which LLVM
     vectorizes: a number plus -0 is that number."""
-    types = list(map(typeof, parts))
-    rows = dimension == types[0].ndim - 1 > 0 and dtype_class(types[0].dtype) == "float"
-    if len(parts) != 2 or not rows or sum([t.size for t in types]) <= UNROLLED:
-        return concatenate(*parts, dimension=dimension)
-    n, m = (t.shape[dimension] for t in types)
-    rest = [(0, 0, 0)] * dimension
-    nothing = literal(-0.0, ArrayType((), types[0].dtype))
+    n, m = (typeof(x).shape[dimension] for x in (x, y))
+    rest, nothing = [(0, 0, 0)] * dimension, literal(-0.0, ArrayType((), typeof(x).dtype))
     before, after = (*rest, (0, m, 0)), (*rest, (n, 0, 0))
-    return add(pad(parts[0], nothing, config=before), pad(parts[1], nothing, config=after))
+    return add(pad(x, nothing, config=before), pad(y, nothing, config=after))
+
+
+def _are_rows_of_floats(e: Equation) -> bool:
+    t = e.outputs[0].type
+    rows = len(e.inputs) == 2 and e.params["dimension"] == t.ndim - 1 > 0
+    return rows and dtype_class(t.dtype) == "float" and t.size > UNROLLED
 
 
 def _vector(w: Rewriter, e: Equation) -> Any:
@@ -382,6 +381,45 @@ def _are_apart(a: Equation, b: Equation) -> bool:
     """Return whether the operands of two pads lie in different places of the results."""
     sizes = zip(a.params["config"], b.params["config"], a.outputs[0].type.shape, strict=True)
     return any([low + above >= n or below + high >= n for (low, high, _), (below, above, _), n in sizes])
+
+
+# --- orders ---------------------------------------------------------------------------------------
+
+
+def _sorted(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> list[Any]:
+    """Count for each element those that come before it, and put it there."""
+    size = typeof(xs[0]).shape[dimension]
+    rows = [[_at(x, dimension, i) for i in range(size)] for x in xs]
+    keys = [list(key) for key in zip(*rows[:num_keys], strict=True)]
+    count = typeof(rows[0][0]).update(dtype=INT32, weak_type=False)
+    ranks = []
+    for i, key in enumerate(keys):
+        before = [_comes_before(other, key, j < i) for j, other in enumerate(keys) if j != i]
+        ones = [convert_element_type(b, dtype=INT32, weak_type=False) for b in before]
+        ranks.append(functools.reduce(add, ones, literal(0, count)))
+    ranks = optimization_barrier(*ranks)
+    sorted_ = []
+    for row in rows:
+        placed = [row[0]] * size
+        for rank, x in zip(ranks[1:], row[1:], strict=True):
+            placed = [select_n(eq(rank, full_like(rank, k)), y, x) for k, y in enumerate(placed)]
+        sorted_.append(_stacked(placed, dimension - typeof(xs[0]).ndim))
+    return sorted_
+
+
+def _comes_before(xs: list[Any], ys: list[Any], is_first: bool) -> Any:
+    """Return whether keys xs are sorted before ys: NaN is last, and equal ones keep their order."""
+    result = literal(is_first, typeof(xs[0]).update(dtype=np.dtype(bool), weak_type=False))
+    for x, y in reversed(list(zip(xs, ys, strict=True))):
+        no_x, no_y = ne(x, x), ne(y, y)
+        less = or_(lt(x, y), and_(no_y, not_(no_x)))
+        result = or_(less, and_(or_(eq(x, y), and_(no_x, no_y)), result))
+    return result
+
+
+def _are_few_numbers(e: Equation) -> bool:
+    real = all([dtype_class(v.type.dtype) in ("int", "uint", "float") for v in e.inputs])
+    return real and e.inputs[0].type.shape[e.params["dimension"]] <= LARGEST
 
 
 # --- places ---------------------------------------------------------------------------------------
@@ -449,11 +487,12 @@ SCATTERS = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter
 RULES: dict[Any, Any] = {add: _sum_of_pads, concatenate: _vector}  # applied before the expansions
 
 FORMS: dict[Any, Form] = {
-    concatenate: Form(_joined, lambda e: True, _whole),
+    concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _products, _sums),
     lu: Form(_lu, _is_small, _whole),
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
+    sort: Form(_sorted, _are_few_numbers, _whole),
     **{
         p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape)) for p in SCATTERS
     },

@@ -156,7 +156,7 @@ def _in_forms(program: Program) -> Program:
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
         form = FORMS.get(e.primitive)
-        if form is None:
+        if form is None or not form.takes(e):
             return bind(e.primitive, values, e.params)
         return form.write(*values, **e.params)
 
@@ -210,7 +210,7 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
 def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
     form = FORMS.get(e.primitive)
-    if not (e.primitive.in_kernel if form is None else form.takes(e)):
+    if not (e.primitive.in_kernel or (form is not None and form.takes(e))):
         return Obstacle(e, "calls a library")
     if not _has_elements(e):
         return Obstacle(e, "has empty operands, or keys of another generator")
@@ -244,7 +244,7 @@ def _has_elements(e: Equation) -> bool:
 def _elements(e: Equation) -> int:
     """Return the largest size of an operand or result that is read or written as a whole."""
     form = FORMS.get(e.primitive)
-    if form is not None:
+    if form is not None and form.takes(e):
         return form.elements(e)
     values = [*e.inputs, *e.outputs]
     if e.primitive in _READ_IN_PART:

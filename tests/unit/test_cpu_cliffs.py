@@ -332,3 +332,32 @@ def test_gradients_of_maxima_over_small_windows_are_those_of_the_scatter(window,
     lowered = ft.jit(gradient).lower(x, ct)
     assert "select_and_scatter" not in lowered.as_text()
     np.testing.assert_array_equal(lowered.compile()(x, ct), wanted)
+
+
+@pytest.mark.parametrize("lib", [jnp, jax.numpy], ids=["ours", "JAX's"])
+def test_what_is_shifted_is_computed_once(lib):
+    def smoothed(x):
+        y = 0.2 * jnp.sin(x)
+        return x + lib.roll(y, 1, 0) + lib.roll(y, -1, 0) + lib.roll(y, 1, 1) + lib.roll(y, (0, -1), (0, 1))
+
+    def parts(x):
+        y = jnp.sin(x) + 1
+        return y[:, :50] * y[:, 50:]
+
+    x = np.linspace(-1, 1, 10_000, dtype="float32").reshape(100, 100)
+    for f, times in ((smoothed, 1), (lambda x: jnp.sum(smoothed(x) ** 2), 1), (parts, 0)):
+        text = ft.jit(f).lower(x).as_text()
+        assert text.count('inlineable = "false"') == times
+    loss = lambda x: jnp.sum(smoothed(x) ** 2)  # noqa: E731
+    assert 'inlineable = "false"' in ft.jit(ft.grad(loss)).lower(x).as_text()
+    np.testing.assert_allclose(ft.jit(smoothed)(x), jax.jit(smoothed)(x), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(ft.jit(ft.grad(loss))(x), jax.jit(jax.grad(loss))(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_shift_by_a_number_is_slices_and_by_an_array_is_not():
+    def primitives(shift):
+        program = ft.jit(lambda x, n: jnp.roll(x, shift(n))).program(np.ones(5, "float32"), 1)
+        return {e.primitive.name for e in program.equations}
+
+    assert primitives(lambda n: 2) == {"slice", "concatenate"}
+    assert "dynamic_slice" in primitives(lambda n: n)

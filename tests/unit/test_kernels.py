@@ -63,6 +63,7 @@ CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "branches": (repeated(lambda i, x: lax.cond(i < 3, jnp.sin, jnp.cos, x)), X),
     "a place in a large array": (repeated(lambda i, x: x.at[i].set(x[i + 1] + 1)), MANY),
     "draws": (lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), ft.random.split(KEY, 5)), X),
+    "an order of few": (repeated(lambda i, x: x[jnp.argsort(x)] * 0.9), X),
     "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
     "one of many operations": (repeated(lambda i, x: x * 0.5), np.ones(kernels.SMALL, "float32")),
 }
@@ -75,7 +76,7 @@ LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         np.ones(kernels.SMALL, "float32"),
         "reduce_sum works on 4096 elements",
     ),
-    "a sort": (repeated(lambda i, x: jnp.sort(x) + i), X, "sort calls a library"),
+    "a sort of many": (repeated(lambda i, x: jnp.sort(x) + i), STEPS, "sort calls a library"),
     "a transform": (repeated(lambda i, x: jnp.abs(jnp.fft.fft(x))), X, "fft calls a library"),
     "large factors": (
         repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T)),
@@ -118,8 +119,9 @@ def test_loops_inside_of_one_that_is_left():
     def f(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, x: jnp.sort(simulated(x)[-1]), x)
 
-    assert count_kernels(f, X) == 1
-    text = str(ft.passes.explain(f)(X))
+    x = np.resize(X, 9)
+    assert count_kernels(f, x) == 1
+    text = str(ft.passes.explain(f)(x))
     assert "not one kernel: test_kernels.py" in text
     assert "    one kernel: test_kernels.py" in text
 
@@ -258,6 +260,23 @@ def test_joins_keep_zeros_with_their_sign_and_what_is_not_finite(x: Any):
     np.testing.assert_array_equal(np.signbit(found), np.signbit(plain))
 
 
+@pytest.mark.parametrize("keys", [1, 2])
+@pytest.mark.parametrize(("shape", "axis"), [((6,), 0), ((2, 5, 3), 1), ((4, 1), 1)])
+def test_orders_are_those_of_a_sort(shape: tuple[int, ...], axis: int, keys: int):
+    def ordered(*state: Any) -> Any:
+        step = functools.partial(lax.sort, dimension=axis, num_keys=keys)
+        return lax.fori_loop(0, 3, lambda i, s: tuple(step(s)), state)
+
+    size = int(np.prod(shape))
+    x, n = SPECIAL[:size].reshape(shape), (np.arange(size, dtype="int32") * 7 % 3).reshape(shape)
+    for operands in ((x, n), (n, x)):
+        assert count_kernels(ordered, *operands) == 1
+        found, plain = ft.jit(ordered)(*operands), ft.jit(ordered, cpu="plain")(*operands)
+        for a, b in zip(found, plain, strict=True):
+            np.testing.assert_array_equal(a, b)
+            np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
 @pytest.mark.parametrize("shape", [(3,), (400,), (20, 20), (5, 6, 12)])
 def test_gradients_of_shifts(shape: tuple[int, ...]):
     x = np.linspace(-1, 1, np.prod(shape), dtype="float32").reshape(shape)
@@ -319,6 +338,9 @@ def sorted_step(np_: Any, lax_: Any) -> Callable[[Any], Any]:
     return lambda x: lax_.scan(lambda c, v: (c + v, np_.sort(v) * c), x[0], x)[1]
 
 
+LONG_ROWS = MANY[:4, :9] + np.arange(36, dtype="float32").reshape(9, 4).T
+
+
 def UNJITTED(f: Any, x: Any) -> Any:
     return f(x)
 
@@ -350,7 +372,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> Any:
     ],
 )
 def test_a_kernel_that_xla_does_not_compile(run: Any, refused: Any, caplog: Any):
-    f, x = sorted_step(jnp, lax), M + MANY[:4, :4]
+    f, x = sorted_step(jnp, lax), LONG_ROWS
     with caplog.at_level(logging.WARNING, "functrans"):
         found = run(f, x)
     assert_close(found, sorted_step(jax.numpy, jax.lax)(x), 1e-6)
