@@ -104,7 +104,8 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
 
         if _are_few(summed, lhs, rhs, typeof(x).shape):
             return functools.reduce(add, [term(x, y, k) for k in range(size)])
-        if size > FEW and 1 in (len(lhs), len(rhs)) and size * elements > UNROLLED // 2:
+        is_vector = size == min(typeof(x).size, typeof(y).size)
+        if is_vector and size >= FEW and size * elements > UNROLLED // 2:
             many = size // 2 if size * elements <= UNROLLED else 4 if size >= 32 else 2
             return _accumulated(term, x, y, i, j, many)
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
