@@ -262,9 +262,10 @@ def _computed_once(program: Program) -> Program:
         return program
 
     def alone(e: Equation) -> Equation:
-        v = e.outputs[0]
-        small = not isinstance(e.primitive, Elementwise) or v.type.size < _SHIFTED_SIZE
-        if small or read[v] < 1.5 * v.type.size:
+        if not isinstance(e.primitive, Elementwise):
+            return e
+        size = e.outputs[0].type.size
+        if size < _SHIFTED_SIZE or read[e.outputs[0]] < 1.5 * size:
             return e
         given = dict.fromkeys([x for x in e.inputs if x.__class__ is not Literal])
         inside = {"program": Program(given, [e], e.outputs, name=e.primitive.name)}

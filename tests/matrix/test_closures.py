@@ -164,7 +164,7 @@ def chain(x: Any) -> Any:
     return x
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 def test_a_long_program_has_no_recursion_limit():
     program = ft.make_ir(chain)(1.0)
     assert len(program.equations) == LONG

@@ -38,7 +38,15 @@ def example(monkeypatch, request) -> ModuleType:
     sys.modules.pop(request.param, None)
 
 
-@pytest.mark.parametrize("example", ["private_flax", "pinn", "meta_learning", "neural_ode"], indirect=True)
+@pytest.mark.parametrize(
+    "example",
+    [
+        "private_flax",
+        "meta_learning",
+        *[pytest.param(x, marks=pytest.mark.sweep) for x in ("pinn", "neural_ode")],
+    ],
+    indirect=True,
+)
 def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
     """Tiny; the other two run in test_examples.py."""
     for name, value in GALLERY[example.__name__].items():
@@ -98,6 +106,7 @@ def test_the_table_shows_every_example():
 # --- notebooks ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, monkeypatch, tmp_path):
     """Without Jupyter: its code cells in order, with small numbers for its parameters."""

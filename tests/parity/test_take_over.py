@@ -477,6 +477,7 @@ def test_wrong_scripts(tmp_path):
     assert "expected a script" in python(cwd=tmp_path).stderr
 
 
+@pytest.mark.sweep
 def test_modules_and_pytest(tmp_path):
     written(
         tmp_path,

@@ -303,6 +303,7 @@ def test_long_chains(step, end, monkeypatch):
     check(ft.passes.contract(program))
 
 
+@pytest.mark.sweep
 def test_a_very_long_chain(monkeypatch):
     chosen(monkeypatch, Everything)
     check(ft.passes.contract(chain(20_000, STEPS["negated"], fnp.sum)))

@@ -294,7 +294,7 @@ def test_names_go_on_after_z_and_leave_out_numbers():
     assert " nan: " not in text
 
 
-@pytest.mark.long
+@pytest.mark.sweep
 def test_fifty_thousand_equations_and_a_deep_nest_take_seconds():
     def chain(x):
         for i in range(25_000):
