@@ -91,8 +91,8 @@ class Form:
 
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
     """Return the sum of products; each element is summed from first to last. Few terms are added
-    one after the other, on whole results: parts of large reductions would call a library. Many are
-    added so in a loop, some in each step. Products without a sum do not."""
+    one after the other, on whole results: parts of large reductions would call a library. With a
+    vector many are added so in a loop, some in each step."""
     summed = tuple([n for n in lhs if n not in out])
     if len(summed) == 1:
         i, j = lhs.index(summed[0]), rhs.index(summed[0])
@@ -104,10 +104,12 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
 
         if _are_few(summed, lhs, rhs, typeof(x).shape):
             return functools.reduce(add, [term(x, y, k) for k in range(size)])
-        is_vector = size == min(typeof(x).size, typeof(y).size)
-        if is_vector and size >= FEW and size * elements > UNROLLED // 2:
-            many = size // 2 if size * elements <= UNROLLED else 4 if size >= 32 else 2
-            return _accumulated(term, x, y, i, j, many)
+        matrix, axis = (x, i) if typeof(y).size == size else (y, j)  # the other is a vector
+        if min(typeof(x).size, typeof(y).size) == size >= FEW and size * elements > UNROLLED // 2:
+            if size * elements > UNROLLED:
+                return _accumulated(term, x, y, i, j, 4 if size >= 32 or size == FEW else 2)
+            if axis < typeof(matrix).ndim - 1:  # read row by row
+                return _accumulated(term, x, y, i, j, size // 2)
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
     last = tuple(range(len(out), len(out) + len(summed)))
     return reduce_sum(made, axes=last) if summed else made
@@ -139,11 +141,9 @@ def _from(x: Any, axis: int, start: Any, size: int) -> Any:
 
 
 def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -> bool:
-    """Return whether this is a product of two matrices over a short axis. A vector is read row by
-    row."""
-    if len(summed) != 1 or not 0 < shape[lhs.index(summed[0])] <= FEW:
-        return False
-    return not set(lhs) <= set(rhs) and not set(rhs) <= set(lhs)
+    """Return whether this is a product of two matrices over a short axis."""
+    few = len(summed) == 1 and 0 < shape[lhs.index(summed[0])] <= FEW
+    return few and not set(lhs) <= set(rhs) and not set(rhs) <= set(lhs)
 
 
 def _at(x: Any, axis: int, i: int) -> Any:
