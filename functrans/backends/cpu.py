@@ -240,7 +240,9 @@ def _repeats(e: Equation) -> bool:
 
 # --- arrays that are shifted ----------------------------------------------------------------------
 
-_SHIFTED_SIZE = 4096  # elements; a smaller array takes no longer than starting another operation
+# Elements, of a vector and of other arrays: below, starting another operation takes longer. (LLVM
+# vectorizes many loops over vectors anyway.)
+_VECTOR_SIZE, _SHIFTED_SIZE = 2**17, 4096
 
 
 def computed_once(program: Program) -> Program:
@@ -264,8 +266,8 @@ def _computed_once(program: Program) -> Program:
     def alone(e: Equation) -> Equation:
         if not isinstance(e.primitive, Elementwise):
             return e
-        size = e.outputs[0].type.size
-        if size < _SHIFTED_SIZE or read[e.outputs[0]] < 1.5 * size:
+        t = e.outputs[0].type
+        if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
             return e
         given = dict.fromkeys([x for x in e.inputs if x.__class__ is not Literal])
         inside = {"program": Program(given, [e], e.outputs, name=e.primitive.name)}

@@ -31,6 +31,7 @@ from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, div, le, mul, neg, square, sub
 from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.shape.joining import pad
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal
 
@@ -108,7 +109,34 @@ def _add(w: Rewriter, e: Equation) -> Any:
     if positive is not None:
         return w.make(sub, x, positive)
     positive = _negative(w, x)
-    return None if positive is None else w.make(sub, y, positive)
+    return _sum_of_pads(w, x, y) if positive is None else w.make(sub, y, positive)
+
+
+def _sum_of_pads(w: Rewriter, x: Any, y: Any) -> Any:
+    """Rewrite (z + pad a) + pad b as z + (pad a + pad b) if a and b lie in different places: the same
+    numbers, and LLVM vectorizes it. Gradients of shifted arrays are such sums."""
+    last = _padded_by_zero(w, y)
+    if last is None or (before := w.made(x, add)) is None or not w.read_once(x):
+        return None
+    for z, other in (before.inputs, before.inputs[::-1]):
+        first = _padded_by_zero(w, other)
+        if first is not None and _are_apart(first, last):
+            return w.make(add, z, w.make(add, other, y))
+    return None
+
+
+def _padded_by_zero(w: Rewriter, v: Any) -> Equation | None:
+    e = w.made(v, pad)
+    value = None if e is None else e.inputs[1]
+    if value.__class__ is not Literal or not _is_real(value.type):
+        return None
+    return e if value.value == 0 and not _is_negative_zero(value.value) else None
+
+
+def _are_apart(a: Equation, b: Equation) -> bool:
+    """Return whether the operands of two pads lie in different places of the results."""
+    sizes = zip(a.params["config"], b.params["config"], a.outputs[0].type.shape, strict=True)
+    return any([low + above >= n or below + high >= n for (low, high, _), (below, above, _), n in sizes])
 
 
 def _sub(w: Rewriter, e: Equation) -> Any:

@@ -341,22 +341,11 @@ def _vector(w: Rewriter, e: Equation) -> Any:
     return _alone(w, [e]) if t.ndim == 1 and t.size >= ALONE else None
 
 
-def _sum_of_pads(w: Rewriter, e: Equation) -> Any:
-    """Rewrite (z + pad a) + pad b as z + (pad a + pad b) if a and b lie in different places: the same
-    numbers, and LLVM vectorizes it. Gradients of shifted arrays are such sums."""
-    x, y = e.inputs
-    last, before = _padded_by_zero(w, y), w.made_by.get(x)
-    if last is None or before is None or before.primitive is not add or not w.read_once(x):
-        return None
-    for z, other in (before.inputs, before.inputs[::-1]):
-        first = _padded_by_zero(w, other)
-        if first is not None and _are_apart(first, last):
-            both = w.make(add, other, y)
-            t = both.type
-            if t.ndim == 1 and t.size >= ALONE:
-                both = _alone(w, [first, last, w.made_by[both]])
-            return w.make(add, z, both)
-    return None
+def _vector_of_pads(w: Rewriter, e: Equation) -> Any:
+    """Add padded vectors, as in gradients of shifts, in a function of their own."""
+    t = e.outputs[0].type
+    pads = [w.made(v, pad) for v in e.inputs] if t.ndim == 1 and t.size >= ALONE else [None]
+    return _alone(w, [*pads, e]) if None not in pads else None
 
 
 def _alone(w: Rewriter, equations: list[Equation]) -> Any:
@@ -369,19 +358,6 @@ def _alone(w: Rewriter, equations: list[Equation]) -> Any:
     given = dict.fromkeys(read)
     program = Program(given, equations, equations[-1].outputs, name="joined")
     return w.make(not_inlined, *given, program=program)
-
-
-def _padded_by_zero(w: Rewriter, v: Any) -> Equation | None:
-    e = w.made(v, pad)
-    value = None if e is None else e.inputs[1]
-    zero = value.__class__ is Literal and value.value == 0 and not np.signbit(value.value)
-    return e if zero else None
-
-
-def _are_apart(a: Equation, b: Equation) -> bool:
-    """Return whether the operands of two pads lie in different places of the results."""
-    sizes = zip(a.params["config"], b.params["config"], a.outputs[0].type.shape, strict=True)
-    return any([low + above >= n or below + high >= n for (low, high, _), (below, above, _), n in sizes])
 
 
 # --- orders ---------------------------------------------------------------------------------------
@@ -485,7 +461,7 @@ def _writes_little(e: Equation) -> bool:
 
 SCATTERS = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max)
 
-RULES: dict[Any, Any] = {add: _sum_of_pads, concatenate: _vector}  # applied before the expansions
+RULES: dict[Any, Any] = {add: _vector_of_pads, concatenate: _vector}  # applied before the expansions
 
 FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),

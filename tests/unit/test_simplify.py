@@ -17,7 +17,21 @@ M = "program (x: f32[2,3]) {"
 S = "program (x: f32[]) {"
 W = "program (p: bool[3], x: f32[3], y: f32[3]) {"
 
+
+def padded(x_ends: str, y_ends: str, kind: str = "f32", zero: str = "0.0") -> str:
+    """z + pad x + pad y, x and y of sizes 1 and 2."""
+    return (
+        f"program (x: {kind}[1], y: {kind}[2], z: {kind}[3]) {{"
+        f" a: {kind}[3] = pad[config=({x_ends},)] x {zero}:{kind}[]; b: {kind}[3] = add z a;"
+        f" c: {kind}[3] = pad[config=({y_ends},)] y {zero}:{kind}[]; d: {kind}[3] = add b c; return d"
+    )
+
+
+BEFORE, BEHIND, OVER = "(0, 2, 0)", "(1, 0, 0)", "(0, 1, 0)"
+PAIRED = "d = pad[config={}] a 0.0:f32[];e = pad[config={}] b 0.0:f32[];f = add d e;g = add c f;return g"
+
 SIMPLIFIED = {
+    "z + pad x + pad y": (padded(BEFORE, BEHIND), PAIRED.format(f"({BEFORE},)", f"({BEHIND},)")),
     "x + -0.0": (f"{X} a: f32[3] = add x -0.0:f32[3]; return a", "return a"),
     "-0.0 + x": (f"{X} a: f32[3] = add -0.0:f32[3] x; return a", "return a"),
     "x - 0.0": (f"{X} a: f32[3] = sub x 0.0:f32[3]; return a", "return a"),
@@ -208,6 +222,9 @@ KEPT = {
     "x * 3 * 5": f"{X} a: f32[3] = mul x 3.0:f32[3]; b: f32[3] = mul a 5.0:f32[3]; return b",
     "-(x - y)": f"{XY} a: f32[3] = sub x y; b: f32[3] = neg a; return b",
     "-(x * 3), read twice": (f"{X} a: f32[3] = mul x 3.0:f32[3]; b: f32[3] = neg a; return a, b"),
+    "pads that meet": padded(BEFORE, OVER),
+    "pads by -0": padded(BEFORE, BEHIND, zero="-0.0"),
+    "complex pads": padded(BEFORE, BEHIND, "c64", "0.0"),
     "sum over no axis": f"{X} a: f32[3] = reduce_sum[axes=()] x; return a",
     "a weak type would be lost": (
         f"{X} a: ~f32[3] = convert_element_type[dtype=f32, weak_type=True] x; return a"
