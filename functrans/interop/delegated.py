@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from functrans import errors, runtime
 from functrans.caching import Cache
@@ -180,8 +181,8 @@ class _Delegated(JaxFunction):
         if not self.integers:
             return args, kwargs
         places = self.integers.values()
-        args = tuple([_known(x) if i in places else x for i, x in enumerate(args)])
-        return args, {k: _known(x) if k in self.integers else x for k, x in kwargs.items()}
+        args = tuple([_known(_python(x)) if i in places else x for i, x in enumerate(args)])
+        return args, {k: _known(_python(x)) if k in self.integers else x for k, x in kwargs.items()}
 
     def knowing(self, *args: Any, **kwargs: Any) -> Any:
         """Call the JAX function compiled with integers, booleans and strings as static values."""
@@ -210,6 +211,11 @@ def _known(x: Any) -> Any:
     if kind in (tuple, list):
         return kind([_known(v) for v in x])
     return {k: _known(v) for k, v in x.items()} if kind is dict else x
+
+
+def _python(x: Any) -> Any:
+    """Return an integer of NumPy's as one of Python's."""
+    return int(x) if isinstance(x, np.integer) else x
 
 
 def _is_known(x: Any) -> bool:

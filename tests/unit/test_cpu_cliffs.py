@@ -359,5 +359,6 @@ def test_a_shift_by_a_number_is_slices_and_by_an_array_is_not():
         program = ft.jit(lambda x, n: jnp.roll(x, shift(n))).program(np.ones(5, "float32"), 1)
         return {e.primitive.name for e in program.equations}
 
-    assert primitives(lambda n: 2) == {"slice", "concatenate"}
+    for number in (2, np.int64(2), (2,)):
+        assert primitives(lambda n, number=number: number) == {"slice", "concatenate"}
     assert "dynamic_slice" in primitives(lambda n: n)
