@@ -260,7 +260,7 @@ def map_examples(
     """
     trace = Recording(state.trace, axis_name=axis_name)
     inputs = [
-        trace.new_input(_without(typeof(x), d)) if d is not None else None
+        trace.new_input(typeof(x).without_axis(d)) if d is not None else None
         for x, d in zip(leaves, dims, strict=True)
     ]
     with tracing(trace), naming(axis_name, size):
@@ -270,10 +270,6 @@ def map_examples(
     t = Batching(size, axis_name, spmd_axis_name)
     results, found = t.run(program, values, [d for d in dims if d is not None])
     return t, results, found
-
-
-def _without(t: Any, d: int) -> Any:
-    return t.update(shape=(*t.shape[:d], *t.shape[d + 1 :]))
 
 
 def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: MappedAxes, sum_match: bool) -> Any:

@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 from functrans.caching import memo
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import bytes_of
-from functrans.primitives.calls.jit import not_inlined
+from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.convolution import is_group
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.elementwise.selection import optimization_barrier
@@ -269,9 +269,8 @@ def _computed_once(program: Program) -> Program:
         t = e.outputs[0].type
         if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
             return e
-        given = dict.fromkeys([x for x in e.inputs if x.__class__ is not Literal])
-        inside = {"program": Program(given, [e], e.outputs, name=e.primitive.name)}
-        return Equation(not_inlined, (*given,), e.outputs, inside, e.source, e.origin)
+        inside = program_of([e], e.outputs, e.primitive.name)
+        return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
 
     equations = [*map(alone, program.equations)]
     return program if equations == program.equations else program.replace(equations=equations)

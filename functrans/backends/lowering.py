@@ -132,7 +132,7 @@ class Lowering:
         made = kernel_calls.call(name, [*results, *firsts], operands)
         return list(made.results)[: len(results)]
 
-    def not_inlined(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+    def call_outlined(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Emit a call of the program as a separate function that XLA:CPU does not inline."""
         results = [self.type(t) for t in program.out_types]
         return list(kernel_calls.outlined(self._declare(program), results, operands).results)

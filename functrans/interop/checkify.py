@@ -24,7 +24,7 @@ from jax._src import checkify
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
 from functrans.interop.sharded_programs import Part, divided
-from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
 from functrans.primitives.calls.jax_call import jax_call
@@ -181,8 +181,7 @@ class _Alone:
     def __init__(self, e: Equation, preparation: Preparation):
         self.name = e.primitive.name
         self.inputs = e.inputs
-        read = dict.fromkeys([v for v in e.inputs if v.__class__ is Var])
-        self.program = Program(tuple(read), [e], tuple(e.outputs))
+        self.program = program_of([e], e.outputs)
         self.preparation = preparation
 
     def bind(self, *values: Any) -> Any:

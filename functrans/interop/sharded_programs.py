@@ -18,7 +18,7 @@ from functrans import runtime
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
 from functrans.caching import memo
-from functrans.ir.program import Equation, Program, Var, copied
+from functrans.ir.program import Equation, Program, Var, copied, program_of
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.jit import jit
 from functrans.trace import materialize
@@ -97,10 +97,7 @@ def _part(backwards: list[Equation], read_later: set[Any]) -> list[Part]:
     if not backwards:
         return []
     equations = backwards[::-1]
-    made = dict.fromkeys([v for e in equations for v in e.outputs])
-    inputs = [v for e in equations for v in e.inputs]
-    read = dict.fromkeys([v for v in inputs if v.__class__ is Var and v not in made])
-    gives = tuple([v for v in made if v in read_later])
-    read_later.update(read)
-    program = Program(tuple(read), equations, gives)
-    return [Part(program, tuple(read), gives)]
+    gives = tuple([v for e in equations for v in e.outputs if v in read_later])
+    program = program_of(equations, gives)
+    read_later.update(program.inputs)
+    return [Part(program, program.inputs, gives)]

@@ -275,6 +275,14 @@ def prune(equations: Sequence[Equation], outputs: Iterable[Any], values: bool = 
     return kept
 
 
+def program_of(equations: Sequence[Equation], outputs: Iterable[Var], name: str = "") -> Program:
+    """Return the program of these equations. Its inputs are the variables that they read and do not
+    compute, in the order in which they read them."""
+    computed = {v for e in equations for v in e.outputs}
+    read = dict.fromkeys([v for e in equations for v in e.inputs if v.__class__ is Var])
+    return Program([v for v in read if v not in computed], equations, outputs, name=name)
+
+
 def copied(equations: Sequence[Equation], names: dict[Any, Any]) -> list[Equation]:
     """Return copies of the equations with new result variables. Operands are replaced by `names`,
     to which the new results are added; operands not in it stay."""

@@ -53,6 +53,11 @@ class ArrayType:
             self.weak_type if weak_type is None else weak_type,
         )
 
+    def without_axis(self, axis: int | None) -> ArrayType:
+        """Return the type without an axis, such as a batch axis; unchanged if there is none."""
+        shape = self.shape
+        return self if axis is None else self.update(shape=(*shape[:axis], *shape[axis + 1 :]))
+
     def strong(self) -> ArrayType:
         """Return the type without the weak-type flag."""
         return ArrayType(self.shape, self.dtype, False) if self.weak_type else self

@@ -25,6 +25,7 @@ from functrans.passes.data_movement import before_repeating, never_negative_zero
 from functrans.passes.reduction_rules import RULES as SUMS
 from functrans.passes.reduction_rules import chosen_multiple
 from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two, program_pass, smallest_normal
+from functrans.primitives.base import is_zero
 from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_, pow_
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_
@@ -127,10 +128,9 @@ def _sum_of_pads(w: Rewriter, x: Any, y: Any) -> Any:
 
 def _padded_by_zero(w: Rewriter, v: Any) -> Equation | None:
     e = w.made(v, pad)
-    value = None if e is None else e.inputs[1]
-    if value.__class__ is not Literal or not _is_real(value.type):
+    if e is None or not is_zero(e.inputs[1]) or not _is_real(v.type):
         return None
-    return e if value.value == 0 and not _is_negative_zero(value.value) else None
+    return None if _is_negative_zero(e.inputs[1].value) else e
 
 
 def _are_apart(a: Equation, b: Equation) -> bool:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
+from functrans.ir.program import PRIMITIVES, Equation, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewriter
-from functrans.primitives.calls.jit import not_inlined
+from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
@@ -96,8 +96,7 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
     summed = tuple([n for n in lhs if n not in out])
     if len(summed) == 1:
         i, j = lhs.index(summed[0]), rhs.index(summed[0])
-        sizes = dict(zip((*lhs, *rhs), (*typeof(x).shape, *typeof(y).shape), strict=True))
-        size, elements = sizes[summed[0]], prod([sizes[n] for n in out])
+        size = typeof(x).shape[i]
 
         def term(x: Any, y: Any, k: int) -> Any:
             return dot_general(_at(x, i, k), _at(y, j, k), lhs=without(lhs, i), rhs=without(rhs, j), out=out)
@@ -105,8 +104,9 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
         if _are_few(summed, lhs, rhs, typeof(x).shape):
             return functools.reduce(add, [term(x, y, k) for k in range(size)])
         matrix, axis = (x, i) if typeof(y).size == size else (y, j)  # the other is a vector
-        if min(typeof(x).size, typeof(y).size) == size >= FEW and size * elements > UNROLLED // 2:
-            if size * elements > UNROLLED:
+        products = typeof(matrix).size
+        if min(typeof(x).size, typeof(y).size) == size >= FEW and products > UNROLLED // 2:
+            if products > UNROLLED:
                 return _accumulated(term, x, y, i, j, 4 if size >= 32 or size == FEW else 2)
             if axis < typeof(matrix).ndim - 1:  # read row by row
                 return _accumulated(term, x, y, i, j, size // 2)
@@ -352,12 +352,8 @@ def _alone(w: Rewriter, equations: list[Equation]) -> Any:
     """Return the result of the last equation, computed in a function that XLA does not inline,
     together with the slices that these equations read."""
     slices = [e for e in [w.made(v, slice_) for e in equations for v in e.inputs] if e is not None]
-    equations = [*dict.fromkeys(slices), *equations]
-    inside = {v for e in equations for v in e.outputs}
-    read = [v for e in equations for v in e.inputs if v not in inside and v.__class__ is not Literal]
-    given = dict.fromkeys(read)
-    program = Program(given, equations, equations[-1].outputs, name="joined")
-    return w.make(not_inlined, *given, program=program)
+    program = program_of([*dict.fromkeys(slices), *equations], equations[-1].outputs, "joined")
+    return w.make(outlined, *program.inputs, program=program)
 
 
 # --- orders ---------------------------------------------------------------------------------------

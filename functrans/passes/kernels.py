@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import jax
 
 from functrans.caching import cached, memo, memo_as
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
 from functrans.passes.kernel_expansions import FORMS, RULES
@@ -139,13 +139,11 @@ def _behind_a_call(
     outputs = [v for v in e.outputs if read[v]]
     if not outputs:
         return e
-    given = dict.fromkeys([v for v in e.inputs if v.__class__ is not Literal])
-    alone = Program(given, [e], outputs, name=f"loop_{e.primitive.name}")
-    alone = everywhere(_in_forms, alone, "kernels")
+    loop = program_of([e], outputs, f"loop_{e.primitive.name}")
+    alone = everywhere(_in_forms, loop, "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
-    params = {"program": alone}
-    return Equation(one_kernel, (*given,), tuple(outputs), params, e.source, e.origin)
+    return Equation(one_kernel, loop.inputs, tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
 def _in_forms(program: Program) -> Program:

@@ -48,7 +48,7 @@ HIGHER_ORDER |= dict.fromkeys(("cond", "only_where", "scan", "while", "tangent_l
 HIGHER_ORDER |= dict.fromkeys(("checkpoint", "name"), "test_checkpoint.py")
 HIGHER_ORDER["jax_call"] = "test_opaque.py"
 HIGHER_ORDER |= {"sharding_constraint": "test_shard_map.py"}
-HIGHER_ORDER |= dict.fromkeys(["not_inlined", "one_kernel"], "test_kernels.py")
+HIGHER_ORDER |= dict.fromkeys(["one_kernel", "outlined"], "test_kernels.py")
 PLATFORMS = ("approx_top_k", "platform_index", "rng_bit_generator", "rng_uniform")
 HIGHER_ORDER |= dict.fromkeys(PLATFORMS, "test_lax_extras.py")
 # whose compilation is long

@@ -340,15 +340,17 @@ def test_what_is_shifted_is_computed_once(lib):
         y = 0.2 * jnp.sin(x)
         return x + lib.roll(y, 1, 0) + lib.roll(y, -1, 0) + lib.roll(y, 1, 1) + lib.roll(y, (0, -1), (0, 1))
 
+    def loss(x):
+        return jnp.sum(smoothed(x) ** 2)
+
     def parts(x):
         y = jnp.sin(x) + 1
         return y[:, :50] * y[:, 50:]
 
     x = np.linspace(-1, 1, 10_000, dtype="float32").reshape(100, 100)
-    for f, times in ((smoothed, 1), (lambda x: jnp.sum(smoothed(x) ** 2), 1), (parts, 0)):
+    for f, times in ((smoothed, 1), (loss, 1), (parts, 0)):
         text = ft.jit(f).lower(x).as_text()
         assert text.count('inlineable = "false"') == times
-    loss = lambda x: jnp.sum(smoothed(x) ** 2)  # noqa: E731
     assert 'inlineable = "false"' in ft.jit(ft.grad(loss)).lower(x).as_text()
     np.testing.assert_allclose(ft.jit(smoothed)(x), jax.jit(smoothed)(x), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(ft.jit(ft.grad(loss))(x), jax.jit(jax.grad(loss))(x), rtol=1e-5, atol=1e-6)

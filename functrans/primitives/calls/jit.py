@@ -126,19 +126,19 @@ class OneKernel(Jit):
         return ctx.kernel(program, operands)
 
 
-class NotInlined(Jit):
+class Outlined(Jit):
     """Run `program` as a function that XLA:CPU does not inline, so that its operations are not fused
     with those outside. passes/kernels.py inserts it into kernels."""
 
-    name = "not_inlined"
+    name = "outlined"
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return ctx.not_inlined(program, operands)
+        return ctx.call_outlined(program, operands)
 
 
 jit: Jit = Jit()
 one_kernel: OneKernel = OneKernel()
-not_inlined: NotInlined = NotInlined()
+outlined: Outlined = Outlined()
 
 
 # --- library functions that run as one operation when eager ---------------------------------------

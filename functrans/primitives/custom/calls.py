@@ -199,7 +199,7 @@ class CustomLin(Jit):
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         pullback, active = params["pullback"], params["active"]
         n = len(args) - sum(active)
-        types = tuple([_without(typeof(x), d) for x, d in zip(args[:n], dims, strict=False)])
+        types = tuple([typeof(x).without_axis(d) for x, d in zip(args[:n], dims, strict=False)])
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
         front = iter([None if d is None else 0 for d in dims[n:]])
         places = [next(front) if a else None for a in active]
@@ -238,10 +238,6 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
 
     moving = [t for t, a in zip(pullback.in_types, active, strict=True) if a]
     return closed(stage(flat, [*types, *moving], pullback.name))
-
-
-def _without(t: ArrayType, d: int | None) -> ArrayType:
-    return t if d is None else t.update(shape=(*t.shape[:d], *t.shape[d + 1 :]))
 
 
 def as_type(x: Any, t: ArrayType) -> Any:

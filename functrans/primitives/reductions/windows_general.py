@@ -36,14 +36,7 @@ from functrans.primitives.reductions.windows import (
     with_leading_axis,
 )
 from functrans.primitives.shape import joining as joining
-from functrans.primitives.shape.moving import (
-    Structural,
-    broadcast_in_dim,
-    reshape,
-    slice_,
-    slice_axis,
-    without,
-)
+from functrans.primitives.shape.moving import Structural, broadcast_in_dim, reshape, slice_, slice_axis
 from functrans.trace import bind, literal, stage, typeof
 
 
@@ -100,7 +93,7 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
     def batch(self, t: Any, args: Any, dims: Any, *, computation: Program, **w: Any) -> Any:
         n = len(args) // 2
         if any(d is not None for d in dims[n:]):  # the initial values are batched
-            types = [_without(typeof(x), d) for x, d in zip(args, dims, strict=True)]
+            types = [typeof(x).without_axis(d) for x, d in zip(args, dims, strict=True)]
             program = self._patched(types, w | {"computation": computation})
             return jit.batch(t, args, dims, program=program)
         xs = [t.at(x, d, 0) for x, d in zip(args[:n], dims[:n], strict=True)]
@@ -116,10 +109,6 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
             (_by_patches, *types, *[params[name] for name in PARAMETERS]),
             lambda: stage(lambda *xs: _by_patches(self, xs, **params), types, self.name),
         )
-
-
-def _without(t: ArrayType, d: int | None) -> ArrayType:
-    return t if d is None else t.update(shape=without(t.shape, d))
 
 
 def _by_patches(
