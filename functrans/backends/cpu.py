@@ -6,7 +6,6 @@ convolutions are at the end.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any
@@ -14,24 +13,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.caching import memo
-from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import bytes_of
-from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.convolution import is_group
-from functrans.primitives.elementwise.families import Elementwise
-from functrans.primitives.elementwise.selection import optimization_barrier
-from functrans.primitives.shape.moving import broadcast_in_dim, slice_
 
 # XLA:CPU vectorizes a reduction up to this many bytes of consecutive results; above, it computes
 # one result at a time with strided reads.
 _VECTORISED = 64 * 1024
 # Halving steps that XLA fuses into one pass over memory: 16 rows are read, one is written.
 _FUSED = 4
-# Sums and extrema of up to this many elements are 2 to 40 times slower in XLA:CPU's library.
-_SHORT_SUM, _SHORT_EXTREMUM = 16, 8
+# XLA:CPU calls a library for sums and extrema of operands of at least this many elements. Those of up
+# to so many numbers are 2 to 40 times slower there.
+_REDUCED, _SHORT_SUM, _SHORT_EXTREMUM = 4096, 16, 8
 # Matrices above this many bytes do not stay in cache when they are read against their layout.
 _FAR = 4 * 1024 * 1024
 _LINE = 64  # bytes of a cache line
@@ -106,7 +99,7 @@ def by_halves(
 def unmatched(op: Callable[..., Any], t: ArrayType, axes: Sequence[int]) -> Callable[..., Any]:
     """Return an operation with the same results that XLA:CPU does not offload to its library, for a
     float reduction of few elements; otherwise return `op`."""
-    if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4:
+    if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4 or t.size < _REDUCED:
         return op
     elements = prod([t.shape[i] for i in axes])
     if op is hlo.AddOp and elements <= _SHORT_SUM:
@@ -183,97 +176,6 @@ def part(x: Any, axis: int, i: int) -> Any:
 def has_small_windows(sizes: Sequence[int]) -> bool:
     """Return whether sums over the elements of such windows are faster than XLA:CPU's scatter."""
     return prod(sizes) <= _WINDOW and sum([n > 1 for n in sizes]) <= 2
-
-
-# --- large broadcasts: a separate copy for each equation that reads one ---------------------------
-#
-# XLA fuses a broadcast into each loop that reads it. XLA:CPU's library kernels for reductions fuse
-# it only if it has no other user. Otherwise it stays in memory from its first use to its last: for
-# example the scale and deviation of a layer norm, each as large as the activations, from the
-# forward to the backward pass. An optimization barrier keeps XLA's CSE from merging the copies
-# again.
-
-_LARGE = 2**20  # bytes; for smaller arrays, the extra compile time is not worth it
-_TIMES = 8  # minimal ratio of the result's size to the operand's
-
-
-def apart(program: Program) -> Program:
-    """Return the program with a copy of each large broadcast per equation that reads it; the same
-    object if each is read once."""
-    return memo(program, _apart)
-
-
-def _apart(program: Program) -> Program:
-    broadcasts = [e for e in program.equations if e.primitive is broadcast_in_dim]
-    repeated = {e.outputs[0]: e for e in broadcasts if _repeats(e)}
-    if not repeated:
-        return program
-    equations: list[Equation] = []
-    read: set[Any] = set()
-
-    def own(v: Any, reader: Equation) -> Any:
-        if v not in repeated or v not in read:
-            read.add(v)
-            return v
-        e = repeated[v]
-        behind, copy = Var(e.inputs[0].type), Var(v.type)
-        about = reader.source, e.origin
-        equations.append(Equation(optimization_barrier, e.inputs, (behind,), {}, *about))
-        equations.append(Equation(broadcast_in_dim, (behind,), (copy,), e.params, *about))
-        return copy
-
-    for e in program.equations:
-        inputs = [own(v, e) for v in e.inputs]
-        if inputs != [*e.inputs]:
-            e = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
-        equations.append(e)
-    made = len(equations) > len(program.equations)
-    return program.replace(equations=equations) if made else program
-
-
-def _repeats(e: Equation) -> bool:
-    size = bytes_of(e.outputs[0].type)
-    if size < _LARGE or e.inputs[0].__class__ is Literal:
-        return False
-    return size >= _TIMES * bytes_of(e.inputs[0].type)
-
-
-# --- arrays that are shifted ----------------------------------------------------------------------
-
-# Elements, of a vector and of other arrays: below, starting another operation takes longer. (LLVM
-# vectorizes many loops over vectors anyway.)
-_VECTOR_SIZE, _SHIFTED_SIZE = 2**17, 4096
-
-
-def computed_once(program: Program) -> Program:
-    """Return the program with each array that is computed element by element, and read by slices
-    that overlap, computed in a function of its own; the same object if there are none.
-
-    XLA would compute it anew in each slice, amid the conditions that pads and joins become, where
-    LLVM does not vectorize. Gradients of `roll` and of finite differences are of this kind.
-    """
-    return memo(program, _computed_once)
-
-
-def _computed_once(program: Program) -> Program:
-    read: Counter[Any] = Counter()
-    for e in program.equations:
-        if e.primitive is slice_:
-            read[e.inputs[0]] += e.outputs[0].type.size
-    if not read:
-        return program
-
-    def alone(e: Equation) -> Equation:
-        if not isinstance(e.primitive, Elementwise):
-            return e
-        t = e.outputs[0].type
-        if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
-            return e
-        inside = program_of([e], e.outputs, e.primitive.name)
-        return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
-
-    equations = [*map(alone, program.equations)]
-    return program if equations == program.equations else program.replace(equations=equations)
 
 
 # --- convolutions ---------------------------------------------------------------------------------

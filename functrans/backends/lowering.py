@@ -64,9 +64,10 @@ class Lowering:
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
-            program = cpu.apart(program)
+            program = passes.fusion_boundaries.apart(program)
         if self.on_this_cpu:
-            program = cpu.computed_once(program)
+            program = passes.fusion_boundaries.computed_once(program)
+            program = passes.fusion_boundaries.by_rows(program)
         # Without a call or a loop the passes need not be loaded.
         if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
             program = passes.kernels.kernels(program, self._can_be_kernel)

@@ -13,6 +13,7 @@ from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
     from functrans.passes import compiler_options as compiler_options
+    from functrans.passes import fusion_boundaries as fusion_boundaries
     from functrans.passes import kernels as kernels
     from functrans.passes import redundancy as redundancy
     from functrans.passes.algebraic_simplification import simplify as simplify
@@ -33,7 +34,7 @@ else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         {
-            "functrans.passes": "compiler_options kernels redundancy",
+            "functrans.passes": "compiler_options fusion_boundaries kernels redundancy",
             "functrans.passes.algebraic_simplification": "simplify",
             "functrans.passes.constant_folding": "fold",
             "functrans.passes.contractions": "contract",

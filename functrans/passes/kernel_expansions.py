@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import PRIMITIVES, Equation, program_of
+from functrans.ir.program import PRIMITIVES, Equation, Program, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
@@ -57,6 +57,7 @@ from functrans.trace import bind, literal, stage, typeof
 FEW = 8  # sums of up to this many terms are unrolled
 WINDOWS = 16  # scatters of up to this many windows are unrolled
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
+STEPS = 32  # sums of fewer terms are not made loops of their own
 ALONE = 64  # joins of at least this many numbers are functions of their own
 LARGEST = 6  # matrices of up to this many rows are factorized step by step
 
@@ -130,6 +131,29 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
     how = {"program": program, "length": size // many, "consts": 2, "carry": 2}
     _, total = bind(scan, [x, y, first, total], how)
     return functools.reduce(add, [term(x, y, k) for k in range(size // many * many, size)], total)
+
+
+def is_long(e: Equation) -> bool:
+    """Return whether a product is a sum over many steps that could be taken step by step."""
+    return _is_plain(e) and prod([n for _, n in _summed(e)]) >= STEPS
+
+
+def in_steps(e: Equation) -> Program:
+    """Return the program of a product that is summed step by step along its longest summed axis."""
+    lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
+    axis, _ = max(_summed(e), key=lambda found: found[1])
+    i, j = lhs.index(axis), rhs.index(axis)
+
+    def term(x: Any, y: Any, k: int) -> Any:
+        return dot_general(_at(x, i, k), _at(y, j, k), lhs=without(lhs, i), rhs=without(rhs, j), out=out)
+
+    return stage(lambda x, y: [_accumulated(term, x, y, i, j, 1)], [v.type for v in e.inputs], "product")
+
+
+def _summed(e: Equation) -> list[tuple[int, int]]:
+    """Return the axes over which a product sums, and their sizes."""
+    lhs, shape = _axes(e, 0), e.inputs[0].type.shape
+    return [(n, size) for n, size in zip(lhs, shape, strict=True) if n not in e.params["out"]]
 
 
 def _from(x: Any, axis: int, start: Any, size: int) -> Any:

@@ -31,7 +31,7 @@ from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
-from functrans.passes.kernel_expansions import FORMS, RULES
+from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, is_long
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
@@ -80,6 +80,10 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) -> Program:
     read = uses(program)
     equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
+    if stepwise := _summed_in_steps(program):
+        equations = [
+            _kernel(e, e.inputs, e.outputs, in_steps(e), can_be) if e in stepwise else e for e in equations
+        ]
     return program if equations == program.equations else program.replace(equations=equations)
 
 
@@ -140,10 +144,22 @@ def _behind_a_call(
     if not outputs:
         return e
     loop = program_of([e], outputs, f"loop_{e.primitive.name}")
-    alone = everywhere(_in_forms, loop, "kernels")
+    return _kernel(e, loop.inputs, outputs, loop, can_be)
+
+
+def _kernel(
+    e: Equation,
+    inputs: Sequence[Any],
+    outputs: Sequence[Var],
+    program: Program,
+    can_be: Callable[[Program], bool] | None,
+) -> Equation:
+    """Return the call of a program with this equation as a kernel; the equation if XLA cannot
+    compile it."""
+    alone = everywhere(_in_forms, program, "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
-    return Equation(one_kernel, loop.inputs, tuple(outputs), {"program": alone}, e.source, e.origin)
+    return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
 def _in_forms(program: Program) -> Program:
@@ -288,6 +304,17 @@ def _counted_of(e: Equation) -> int:
         return sum(map(_counted, e.programs))
     free = _is_in_library(e) or isinstance(primitive, Structural) or (getattr(primitive, "flops", 1) > 1)
     return 0 if free else _cost(e)
+
+
+def _summed_in_steps(program: Program) -> frozenset[Equation]:
+    """Return the products to sum step by step, so that the program is run by the thread that calls
+    it: those of gradients over all steps of a loop, if XLA counts few operations without them."""
+    products = [
+        e for e in program.equations if e.primitive is dot_general and is_long(e) and _has_elements(e)
+    ]
+    counted = _counted(program)
+    less = sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
+    return frozenset(products) if counted - less < _SHORT <= counted else frozenset()
 
 
 def _factorized(e: Equation) -> int:

@@ -145,6 +145,20 @@ def test_a_loop_of_few_steps_that_would_need_another_thread():
     assert "has too few steps for its factorizations, at" in str(obstacle)
 
 
+def test_gradients_of_weights_do_not_need_another_thread():
+    """XLA counts a product once for each step, unless it is a loop."""
+
+    def rollout(w: Any, x: Any) -> Any:
+        return jnp.sum(lax.scan(lambda x, u: ((x := jnp.tanh(w @ x + u)), x @ x), x, np.tile(STEPS, 3))[1])
+
+    for n, kernels_ in ((8, 3), (16, 2)):
+        gradient, args = ft.grad(rollout), (np.ones((n, n), "float32") / n, np.arange(n, dtype="float32"))
+        assert count_kernels(gradient, *args) == kernels_
+        compiled = ft.jit(gradient).lower(*args).compile()
+        assert (compiled.cost_analysis()["flops"] < 1000) == (n == 8)
+        assert_close(compiled(*args), ft.jit(gradient, cpu="plain")(*args), 1e-5)
+
+
 @pytest.mark.parametrize("turns", [1, 2])
 def test_what_is_known_and_not_finite_stays(turns: int):
     """Of a loop that is none LLVM knows the operands, and computes exp(NaN) as any number."""

@@ -18,8 +18,8 @@ from benchmarks.growth import COMPILED, PLAIN, cases, in_a_process
 from benchmarks.memory import PROGRAMS, temporary_bytes
 from benchmarks.models import JAX, OURS
 from functrans import lax
-from functrans.backends import cpu
 from functrans.ir.program import Program
+from functrans.passes import fusion_boundaries
 
 W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
 X = np.random.default_rng(1).normal(size=3).astype("float32")
@@ -155,7 +155,7 @@ def test_large_repeated_arrays_do_not_wait_for_the_way_back(monkeypatch):
     assert "optimization_barrier" not in text
     text, (ours, theirs) = steps_of_normed(8192)
     assert text.count("optimization_barrier") >= 2
-    monkeypatch.setattr(cpu, "apart", lambda program: program)
+    monkeypatch.setattr(fusion_boundaries, "apart", lambda program: program)
     _, (before, _) = steps_of_normed(8192)
     assert ours <= theirs
     assert ours < before
@@ -166,11 +166,11 @@ def test_each_reader_of_a_large_repeated_array_makes_its_own():
     program = f.program(np.ones(512, np.float32), np.ones((1024, 512), np.float32))
     (repeat,) = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
     program = program.replace(outputs=[*program.outputs, repeat.outputs[0]])
-    made = cpu.apart(program)
+    made = fusion_boundaries.apart(program)
     ft.ir.check(made)
     names = [e.primitive.name for e in made.equations]
     assert names == ["broadcast_in_dim", "mul", "optimization_barrier", "broadcast_in_dim", "add", "sin"]
-    assert cpu.apart(made) is made
+    assert fusion_boundaries.apart(made) is made
     args = np.arange(512, dtype=np.float32), np.ones((1024, 512), np.float32)
     for a, b in zip(ft.interpret(program, *args), ft.interpret(made, *args), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -1,0 +1,172 @@
+"""Keep XLA:CPU from fusing operations that are faster apart. Measured in `benchmarks/cliffs.md`.
+
+`apart`, `computed_once` and `by_rows` run when a program is lowered for a CPU, after the other passes.
+Nested programs are unchanged, and lowered separately.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+from typing import Any
+
+from functrans.caching import memo
+from functrans.ir.program import Equation, Literal, Program, Var, program_of
+from functrans.ir.types import dtype_class
+from functrans.passes.rewrite import Rewriter
+from functrans.primitives.base import bytes_of
+from functrans.primitives.calls.jit import outlined
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
+from functrans.trace import stage
+
+# --- large broadcasts: a separate copy for each equation that reads one ---------------------------
+#
+# XLA fuses a broadcast into each loop that reads it. XLA:CPU's library kernels for reductions fuse
+# it only if it has no other user. Otherwise it stays in memory from its first use to its last: for
+# example the scale and deviation of a layer norm, each as large as the activations, from the
+# forward to the backward pass. An optimization barrier keeps XLA's CSE from merging the copies
+# again.
+
+_LARGE = 2**20  # bytes; for smaller arrays, the extra compile time is not worth it
+_TIMES = 8  # minimal ratio of the result's size to the operand's
+
+
+def apart(program: Program) -> Program:
+    """Return the program with a copy of each large broadcast per equation that reads it; the same
+    object if each is read once."""
+    return memo(program, _apart)
+
+
+def _apart(program: Program) -> Program:
+    broadcasts = [e for e in program.equations if e.primitive is broadcast_in_dim]
+    repeated = {e.outputs[0]: e for e in broadcasts if _repeats(e)}
+    if not repeated:
+        return program
+    equations: list[Equation] = []
+    read: set[Any] = set()
+
+    def own(v: Any, reader: Equation) -> Any:
+        if v not in repeated or v not in read:
+            read.add(v)
+            return v
+        e = repeated[v]
+        behind, copy = Var(e.inputs[0].type), Var(v.type)
+        about = reader.source, e.origin
+        equations.append(Equation(optimization_barrier, e.inputs, (behind,), {}, *about))
+        equations.append(Equation(broadcast_in_dim, (behind,), (copy,), e.params, *about))
+        return copy
+
+    for e in program.equations:
+        inputs = [own(v, e) for v in e.inputs]
+        if inputs != [*e.inputs]:
+            e = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
+        equations.append(e)
+    made = len(equations) > len(program.equations)
+    return program.replace(equations=equations) if made else program
+
+
+def _repeats(e: Equation) -> bool:
+    size = bytes_of(e.outputs[0].type)
+    if size < _LARGE or e.inputs[0].__class__ is Literal:
+        return False
+    return size >= _TIMES * bytes_of(e.inputs[0].type)
+
+
+# --- arrays that are shifted ----------------------------------------------------------------------
+#
+# XLA would compute such an array anew in each slice, amid the conditions that pads and joins become,
+# where LLVM does not vectorize. Gradients of `roll` and of finite differences are of this kind.
+
+# Elements, of a vector and of other arrays: below, starting another operation takes longer. (LLVM
+# vectorizes many loops over vectors anyway.)
+_VECTOR_SIZE, _SHIFTED_SIZE = 2**17, 4096
+
+
+def computed_once(program: Program) -> Program:
+    """Return the program with each array that is computed element by element, and read by slices
+    that overlap, computed in a function of its own; the same object if there are none."""
+    return memo(program, _computed_once)
+
+
+def _computed_once(program: Program) -> Program:
+    read: Counter[Any] = Counter()
+    for e in program.equations:
+        if e.primitive is slice_:
+            read[e.inputs[0]] += e.outputs[0].type.size
+    if not read:
+        return program
+
+    def alone(e: Equation) -> Equation:
+        if not isinstance(e.primitive, Elementwise):
+            return e
+        t = e.outputs[0].type
+        if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
+            return e
+        inside = program_of([e], e.outputs, e.primitive.name)
+        return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
+
+    equations = [*map(alone, program.equations)]
+    return program if equations == program.equations else program.replace(equations=equations)
+
+
+# --- products that sum over rows ------------------------------------------------------------------
+#
+# In: a product that sums over the first axes of both operands, as in gradients of weights. Out: the
+# product by rows of a transposed copy of one operand.
+#
+#     dot_general["ki,kj->ij"] x y   ->   dot_general["ik,kj->ij"] (transpose x) y
+#
+# XLA:CPU reads columns of x, whose elements share cache sets if rows lie a multiple of 512 bytes apart.
+# The copy is a function of its own: fused with what computes x, it would compute this by columns.
+
+_PRODUCTS = 2**20  # multiplications; below, the copy takes longer
+_APART, _LEAST = 512, 1024  # bytes; shorter rows are hardly slower
+
+
+def by_rows(program: Program) -> Program:
+    """Return the program with large products over the rows of both operands computed from a copy of
+    one; the same object if there are none."""
+    return memo(program, _by_rows)
+
+
+def _by_rows(program: Program) -> Program:
+    if not any([e.primitive is dot_general for e in program.equations]):
+        return program
+    turned = {e.inputs[0] for e in program.equations if e.primitive is transpose}
+
+    def product(w: Rewriter, e: Equation) -> Any:
+        return _on_a_copy(w, e, e.outputs[0] in turned) if _sums_rows(e) else None
+
+    return Rewriter(program, {dot_general: product}, "by_rows").run()
+
+
+def _sums_rows(e: Equation) -> bool:
+    """Return whether this is a large product of floats that sums over the first axes of both."""
+    lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
+    n, x, y = len([name for name in lhs if name not in out]), *(v.type for v in e.inputs)
+    if not n or len(e.params) > 3 or lhs[:n] != rhs[:n] or {*lhs} & {*rhs} & {*out}:
+        return False
+    large = min(x.ndim, y.ndim) > n and x.size * y.size >= _PRODUCTS * prod(x.shape[:n])
+    return large and dtype_class(x.dtype) == "float" and x.dtype.itemsize >= 4
+
+
+def _on_a_copy(w: Rewriter, e: Equation, is_turned: bool) -> Any:
+    """Return the result of such a product, or None if no copy is needed. `is_turned`: whether it is
+    read transposed, which XLA does by exchanging the operands."""
+    (x, y), (lhs, rhs, out) = e.inputs, (e.params[name] for name in ("lhs", "rhs", "out"))
+    n = len([name for name in lhs if name not in out])
+    if (out[-1] in lhs) != (is_turned and w.read_once(e.outputs[0])):
+        x, y, lhs, rhs = y, x, rhs, lhs
+    rows = prod(x.type.shape[:n])
+    if (row := bytes_of(x.type) // rows) < _LEAST or row % _APART:
+        return None
+    x, y = (w.make(reshape, v, shape=(rows, v.type.size // rows)) for v in (x, y))
+    move = stage(lambda x: [transpose(x, permutation=(1, 0))], [x.type], "transpose")
+    made = w.make(dot_general, w.make(outlined, x, program=move), y, lhs=(1, 0), rhs=(0, 2), out=(1, 2))
+    made_in, size = (*lhs[n:], *rhs[n:]), dict(zip(out, e.outputs[0].type.shape, strict=True))
+    made = w.make(reshape, made, shape=tuple([size[name] for name in made_in]))
+    order = tuple([made_in.index(name) for name in out])
+    return made if made_in == out else w.make(transpose, made, permutation=order)
