@@ -96,7 +96,10 @@ class _Mapped:
     def call_wrapped(self, *values: Any) -> tuple[list[Any], list[Any]]:
         axis = self.axis
         try:
-            leaves = [as_array(x) for x in values]
+            leaves = [
+                x if d is None and isinstance(x, (bool, int, float, complex)) else as_array(x)
+                for x, d in zip(values, self.dims, strict=True)
+            ]  # a Python number stays one, and can be tested by `if`
         except errors.NotAnArray:  # references, sparse arrays: JAX has batching rules for them
             jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
             return jaxs.call_wrapped(*values)
