@@ -206,15 +206,16 @@ def of_compiled(value: Any) -> str:
 
 
 def first_sentence(value: Any) -> str:
-    """Of a docstring of JAX's, as plain text."""
+    """Of a docstring of JAX's, without its links."""
     if isinstance(value, str | int | float | complex | np.ndarray | jax.Array):
         return f"``{value!r}``"
     text = inspect.getdoc(value) or ""
     if not inspect.isclass(value) and text == inspect.getdoc(type(value)):
         text = ""  # of its class, not its own
-    text = re.sub(r":[\w:]+:`~?([^`<]*)[^`]*`", r"\1", text.strip().partition("\n\n")[0])
-    text = re.split(r"(?<=[a-z)`\d]\.)\s|\.\. ", " ".join(text.split()))[0]
-    return re.sub(r"([\\*_|`])", r"\\\1", text)
+    text = " ".join(text.strip().partition("\n\n")[0].split())
+    text = re.sub(r":[\w:]+:`~?([^`<]*?) *(?:<[^`]*)?`", r"`\1`", text)
+    text = re.sub(r"(?<!`)`([^`<]*?) *<[^`]*>`__?", r"\1", text)
+    return marked(re.split(r"(?<=[a-z)`\d]\.)\s|\.\. ", text.replace("``", "`"))[0], r"[\\*_|`]")
 
 
 def of_space(space: str, line: str) -> list[str]:
@@ -290,10 +291,12 @@ def documents() -> Iterator[tuple[str, str]]:
         "Signatures and argument orders are JAX's. Below a function of functrans stands what it "
         "adds. Names that JAX defines have the first sentence of JAX's documentation and an example, often "
         "the first one of JAX's, as it runs with functrans. Every example is run. "
-        ":doc:`/namespace` lists which is which for every name of JAX.",
+        ":doc:`/namespace` lists which is which for every name of JAX. Modules that are JAX's own as a "
+        "whole, such as ``ft.sharding``, ``ft.export`` and ``ft.experimental.checkify``, are documented "
+        "by JAX.",
         "",
-        "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp`` "
-        "and ``from functrans import lax, nn``.",
+        "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp``, "
+        "``from functrans import lax, nn`` and ``import numpy as np``.",
         "",
         ".. toctree::",
         "   :maxdepth: 1",
@@ -339,10 +342,10 @@ FIELD = re.compile(r"^(\w[\w, ]*?) *? : (.*(?:\n {6,}\S.*)*)\n?", re.MULTILINE)
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 
-def marked(text: str) -> str:
+def marked(text: str, special: str = "[*|]") -> str:
     """Text with single backticks as reStructuredText."""
     parts = CODE.split(text)
-    parts[::2] = [re.sub(r"([*|])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(special, r"\\\g<0>", part) for part in parts[::2]]
     for i in range(1, len(parts), 2):
         after = parts[i + 1][:1]
         parts[i] = f"``{parts[i]}``" + ("\\ " if after.isalnum() else "")

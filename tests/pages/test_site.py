@@ -139,9 +139,9 @@ def without_example(site: Path, pages: Pages) -> Iterator[str]:
     return (name for name, part in entries(pages) if "&gt;&gt;&gt;" not in part)
 
 
-# Classes that nobody calls: arrays and devices come from elsewhere, of dtypes there are kinds.
+# Classes that nobody calls (arrays come from elsewhere, of dtypes there are kinds), or without arguments.
 NOT_CALLED = "Array ndarray Device PyTreeDef checkpoint_policies extended prng_key character complexfloating "
-NOT_CALLED += "flexible floating generic inexact integer number signedinteger unsignedinteger"
+NOT_CALLED += "DebugEffect OrderedDebugEffect flexible floating generic inexact integer number signedinteger unsignedinteger"
 
 
 def without_signature(site: Path, pages: Pages) -> Iterator[str]:
