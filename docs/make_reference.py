@@ -46,6 +46,8 @@ PAGES = {
     "functrans.errors": ["errors"],
     "functrans.debug": ["debug"],
 }
+JAX_MODULES = ["sharding", "export", "stages", "ref", "dlpack", "test_util"]
+JAX_MODULES += ["experimental.checkify", "experimental.ode"]
 ONLY_OURS = {"ir", "passes", "interop", "inspect", "errors"}  # JAX has none, or errors/index.md
 # What the tools return; they are not made by users.
 RESULTS = [
@@ -87,7 +89,15 @@ def public(module: ModuleType) -> list[str]:
 
 
 _TYPING = ("typing", "collections.abc")
-DOCUMENTED = {"functrans.experimental.jet": ["jet"]}  # JAX's module does not hide its helpers
+DOCUMENTED = {  # of modules of JAX's that do not hide their helpers
+    "functrans.experimental.jet": ["jet"],
+    "jax.experimental.checkify": [
+        *["Error", "check", "check_error", "checkify", "debug_check"],
+        *["all_checks", "automatic_checks", "div_checks", "float_checks", "index_checks"],
+        *["nan_checks", "user_checks"],
+    ],
+    "jax.experimental.ode": ["odeint"],
+}
 NOT_FOR_USERS = ("annotations", "TYPE_CHECKING", "describe", "user_source")
 
 
@@ -190,7 +200,8 @@ def arguments(value: Any) -> str:
         return ""
     shown = [re.sub(r"=<.*", "=...", str(p.replace(annotation=p.empty))) for p in known]
     if len(", ".join(shown)) > 60:
-        shown = [*[p.name for p in known if p.default is p.empty and p.kind < p.KEYWORD_ONLY], "..."]
+        needed = [p.name for p in known if p.default is p.empty and p.kind < p.KEYWORD_ONLY]
+        shown = [*(needed if len(needed) < 9 else needed[:3]), "..."]
     return f"({', '.join(shown)})"
 
 
@@ -210,8 +221,11 @@ def first_sentence(value: Any) -> str:
     if isinstance(value, str | int | float | complex | np.ndarray | jax.Array):
         return f"``{value!r}``"
     text = inspect.getdoc(value) or ""
-    if not inspect.isclass(value) and text == inspect.getdoc(type(value)):
+    of_class = not inspect.isclass(value) and text == inspect.getdoc(type(value))
+    if of_class or isinstance(value, types.GenericAlias):
         text = ""  # of its class, not its own
+    if text == inspect.getdoc(enum.Enum) or re.match(r"\w+\(\w+: ", text):  # what Python writes
+        text = ""
     text = " ".join(text.strip().partition("\n\n")[0].split())
     text = re.sub(r":[\w:]+:`~?([^`<]*?) *(?:<[^`]*)?`", r"`\1`", text)
     text = re.sub(r"(?<!`)`([^`<]*?) *<[^`]*>`__?", r"\1", text)
@@ -256,13 +270,10 @@ def page(title: str, spaces: list[str]) -> str:
 
 
 def others() -> list[str]:
-    """Namespaces that are on no other page and have public names."""
+    """Namespaces that are on no other page and have public names; last, modules that are JAX's own."""
     named = {space for spaces in PAGES.values() for space in spaces}
-    return [
-        space
-        for space in make_namespace.spaces()
-        if space not in named and make_namespace.ours(space) is not None and public(module_of(space))
-    ]
+    found = [space for space in make_namespace.spaces() if make_namespace.ours(space) is not None]
+    return [*[space for space in found if space not in named and public(module_of(space))], *JAX_MODULES]
 
 
 def results() -> str:
@@ -291,9 +302,9 @@ def documents() -> Iterator[tuple[str, str]]:
         "Signatures and argument orders are JAX's. Below a function of functrans stands what it "
         "adds. Names that JAX defines have the first sentence of JAX's documentation and an example, often "
         "the first one of JAX's, as it runs with functrans. Every example is run. "
-        ":doc:`/namespace` lists which is which for every name of JAX. Modules that are JAX's own as a "
-        "whole, such as ``ft.sharding``, ``ft.export`` and ``ft.experimental.checkify``, are documented "
-        "by JAX.",
+        ":doc:`/namespace` lists which is which for every name of JAX. Modules that are JAX's own and "
+        "stand on none of these pages, such as ``ft.profiler`` and ``ft.experimental.pallas``, are "
+        "documented by JAX.",
         "",
         "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp``, "
         "``from functrans import lax, nn`` and ``import numpy as np``.",
