@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import jax
 import pytest
 
 import functrans as ft
@@ -141,7 +143,8 @@ def without_example(site: Path, pages: Pages) -> Iterator[str]:
 
 # Classes that nobody calls (arrays come from elsewhere, of dtypes there are kinds), or without arguments.
 NOT_CALLED = "Array ndarray Device PyTreeDef checkpoint_policies extended prng_key character complexfloating "
-NOT_CALLED += "DebugEffect OrderedDebugEffect flexible floating generic inexact integer number signedinteger unsignedinteger"
+NOT_CALLED += "DebugEffect OrderedDebugEffect flexible floating generic inexact integer number "
+NOT_CALLED += "signedinteger unsignedinteger"
 
 
 def without_signature(site: Path, pages: Pages) -> Iterator[str]:
@@ -177,6 +180,21 @@ def test_the_site(tmp_path):
     pages = {path: Page(path) for path in site.rglob("*.html")}
     found = {check.__name__: sorted({*check(site, pages)}) for check in CHECKS}
     assert found == {check.__name__: [] for check in CHECKS}
+
+
+@pytest.mark.smoke
+def test_examples_of_the_reference():
+    """One from each place where they are found; `test_the_site` runs all."""
+    example = reference().reference_examples.example
+    assert example("functrans.numpy.ndim") == [">>> print(jnp.ndim(jnp.ones((2, 3))))", "2"]
+    assert example("functrans.numpy.int8") == [">>> print(jnp.int8(3), jnp.int8(3).dtype)", "3 int8"]
+    assert example("functrans.numpy.pi", math.pi) == [">>> print(jnp.pi)", "3.141592653589793"]
+    assert example("functrans.numpy.linalg.det", jax.numpy.linalg.det)[0].startswith(">>> ")
+    said = example("functrans.errors.NegativeSize")
+    assert "Traceback (most recent call last):" in said
+    assert said[-1] == "Sizes must be >= 0."
+    with pytest.raises(NameError):  # an example that is wrong fails, and the build with it
+        reference().reference_examples.run(["jnp.ones(3)", "undefined"])
 
 
 def test_what_is_broken_is_found(tmp_path):
