@@ -24,7 +24,7 @@ language = "en"
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
 suppress_warnings = ["epub.unknown_project_files"]
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "github-dark"
 highlight_language = "text"
 
 autodoc_typehints = "none"

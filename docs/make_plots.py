@@ -67,7 +67,7 @@ def floors() -> str:
             said = "; ".join([re.split(r"[:.]", summary(n))[0] for n in folders])
         parts.append(f'<rect class="floor" x="10" y="{y}" width="{width - 20}" height="32" rx="4"/>')
         parts.append(text(22, y + 21, ", ".join(shown), "mono"))
-        parts.append(text(190, y + 21, said if len(said) < 104 else said[:102] + "…"))
+        parts.append(text(200, y + 21, said if len(said) < 104 else said[:102] + "…"))
         y += step
     parts.append(text(10, y + 14, "A file imports from its own floor and from those below it.", "small"))
     return svg(width, y + 24, parts)

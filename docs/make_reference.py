@@ -1,18 +1,21 @@
 """`python docs/make_reference.py` writes docs/reference: a page for each public namespace.
 
-What functrans defines is documented by Sphinx from its docstrings; what JAX defines has the first
-sentence of JAX's docstring, and an example by reference_examples.py. conf.py calls `write` before a
-build, `docstring` and `error_page` while Sphinx reads.
+What functrans defines is documented by Sphinx from its docstrings; what JAX defines has its arguments
+and the first sentence of JAX's docstring. A name whose docstring shows no example gets one by
+reference_examples.py. conf.py calls `write` before a build, `docstring` and `error_page` while Sphinx
+reads.
 
-tests/pages/test_site.py holds that no public name is absent.
+tests/pages/test_site.py holds that no public name is absent, and that none lacks an example.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import importlib
 import inspect
 import re
+import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +46,8 @@ PAGES = {
     "functrans.errors": ["errors"],
     "functrans.debug": ["debug"],
 }
+JAX_MODULES = ["sharding", "export", "stages", "ref", "dlpack", "test_util"]
+JAX_MODULES += ["experimental.checkify", "experimental.ode"]
 ONLY_OURS = {"ir", "passes", "interop", "inspect", "errors"}  # JAX has none, or errors/index.md
 # What the tools return; they are not made by users.
 RESULTS = [
@@ -71,7 +76,7 @@ GROUPS = {  # of the names of `functrans` itself
 def public(module: ModuleType) -> list[str]:
     """The names of a module for users: no modules, no helpers that it imports."""
     found = []
-    for name in dir(module):
+    for name in DOCUMENTED.get(module.__name__, dir(module)):
         if name.startswith("_") or name.endswith("_p") or name in NOT_FOR_USERS:
             continue
         try:
@@ -84,6 +89,15 @@ def public(module: ModuleType) -> list[str]:
 
 
 _TYPING = ("typing", "collections.abc")
+DOCUMENTED = {  # of modules of JAX's that do not hide their helpers
+    "functrans.experimental.jet": ["jet"],
+    "jax.experimental.checkify": [
+        *["Error", "check", "check_error", "checkify", "debug_check"],
+        *["all_checks", "automatic_checks", "div_checks", "float_checks", "index_checks"],
+        *["nan_checks", "user_checks"],
+    ],
+    "jax.experimental.ode": ["odeint"],
+}
 NOT_FOR_USERS = ("annotations", "TYPE_CHECKING", "describe", "user_source")
 
 
@@ -126,78 +140,96 @@ def entry(space: str, name: str) -> list[str]:
     full = full_name(space, name)
     value = getattr(module_of(space), name)
     if space and name in public(ft) and getattr(ft, name) is value:
-        return [f".. py:data:: {full}", "", f"   The same as :py:obj:`functrans.{name}`.", ""]
+        lines = [f".. py:{kind(value)}:: {full}{arguments(value)}", ""]
+        lines += [f"   The same as :py:obj:`functrans.{name}`.", ""]
+        return [*lines, *shown(reference_examples.the_same(full, name))]
     if inspect.isclass(value):
         if issubclass(value, Exception):
-            return [f".. autoexception:: {full}", "   :show-inheritance:", ""]
+            untold = arguments(value) if UNTOLD in arguments(value) else ""  # else Sphinx says it
+            return [f".. autoexception:: {full}{untold}", "   :show-inheritance:", ""]
         members = ["   :members:"] if space in ONLY_OURS else []
         return [f".. autoclass:: {full}", *members, ""]
     if inspect.isroutine(value):
         return [f".. autofunction:: {full}", ""]
     said = (inspect.getdoc(value) or "").partition("\n\n")[0].replace("`", "``")
-    return [f".. py:data:: {full}", "", f"   {' '.join(said.split())}", ""]
+    lines = [f".. py:data:: {full}", "", f"   {' '.join(said.split())}", ""]
+    return [*lines, *shown(reference_examples.example(full))]
+
+
+def shown(example: list[str]) -> list[str]:
+    """An example in an entry."""
+    if not example:
+        return []
+    return ["   .. code-block:: pycon", "", *(f"      {line}".rstrip() for line in example), ""]
 
 
 def handed_on(space: str, names: list[str]) -> list[str]:
-    """What is JAX's: of what is called its arguments, the first sentence of its docstring and an
-    example; constants in a table."""
+    """What is JAX's: its arguments, the first sentence of its docstring, and an example."""
     if not names:
         return []
-    origin = f"jax.{space}".rstrip(".")
     lines = [
-        f"These names are those of ``{origin}``. Functions accept traced values and can be "
-        "transformed like any other.",
+        f"These names are those of ``{f'jax.{space}'.rstrip('.')}``. Functions accept traced values and "
+        "can be transformed like any other.",
         "",
     ]
-    values = {name: getattr(module_of(space), name) for name in names}
-    constants = {name: value for name, value in values.items() if not callable(value)}
-    if constants:
-        lines += [".. list-table::", "   :class: handed-on", "   :widths: 30 70", ""]
-        for name, value in constants.items():
-            lines += [f"   * - ``{name}``", f"     - {first_sentence(value)}"]
-        lines += [""]
-    for name, value in values.items():
-        if callable(value):
-            full = full_name(space, name)
-            lines += [f".. py:{kind(value)}:: {full}{arguments(value)}", ""]
-            lines += [f"   {first_sentence(value)}", ""]
-            shown = reference_examples.example(full, value)
-            if shown:
-                lines += ["   .. code-block:: pycon", "", *(f"      {line}".rstrip() for line in shown), ""]
+    for name in names:
+        full, value = full_name(space, name), getattr(module_of(space), name)
+        lines += [f".. py:{kind(value)}:: {full}{arguments(value)}", "", f"   {first_sentence(value)}", ""]
+        lines += shown(reference_examples.example(full, value))
     return lines
 
 
 def kind(value: Any) -> str:
-    """The directive for something that is called."""
+    """The directive for a value."""
     if inspect.isclass(value):
         return "exception" if issubclass(value, Exception) else "class"
-    return "function"
+    return "function" if callable(value) and not isinstance(value, types.GenericAlias) else "data"
 
 
 def arguments(value: Any) -> str:
-    """The arguments of a function, without types; of a long list those without a default."""
-    if inspect.isclass(value) or not callable(value):
+    """The arguments of what can be called, without types; of a long list those without a default."""
+    if isinstance(value, enum.EnumMeta):
+        return "(value)"
+    if kind(value) == "data" or any(value is one for one in NOT_CALLED):
         return ""
     try:
         known = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):
+        return of_compiled(value)
+    if not known and inspect.isclass(value) and issubclass(value, np.generic):  # a kind of dtypes
         return ""
     shown = [re.sub(r"=<.*", "=...", str(p.replace(annotation=p.empty))) for p in known]
     if len(", ".join(shown)) > 60:
-        shown = [*[p.name for p in known if p.default is p.empty and p.kind < p.KEYWORD_ONLY], "..."]
+        needed = [p.name for p in known if p.default is p.empty and p.kind < p.KEYWORD_ONLY]
+        shown = [*(needed if len(needed) < 9 else needed[:3]), "..."]
     return f"({', '.join(shown)})"
 
 
+NOT_CALLED = (jax.Array, jax.Device, jax.tree_util.PyTreeDef)  # others make them
+UNTOLD = "*args"
+
+
+def of_compiled(value: Any) -> str:
+    """The arguments of a class that is written in C++, which says them in a docstring."""
+    said = re.search(r"\(self, (.*)\) -> None", value.__init__.__doc__ or "")
+    names = re.findall(r"(\w+):", said[1]) if said else [UNTOLD]
+    return f"({', '.join(name for name in names if name[0] != '_')})"
+
+
 def first_sentence(value: Any) -> str:
-    """Of a docstring of JAX's, as plain text."""
+    """Of a docstring of JAX's, without its links."""
     if isinstance(value, str | int | float | complex | np.ndarray | jax.Array):
         return f"``{value!r}``"
     text = inspect.getdoc(value) or ""
-    if not inspect.isclass(value) and text == inspect.getdoc(type(value)):
+    of_class = not inspect.isclass(value) and text == inspect.getdoc(type(value))
+    if of_class or isinstance(value, types.GenericAlias):
         text = ""  # of its class, not its own
-    text = re.sub(r":[\w:]+:`~?([^`<]*)[^`]*`", r"\1", text.strip().partition("\n\n")[0])
-    text = re.split(r"(?<=[a-z)`\d]\.)\s|\.\. ", " ".join(text.split()))[0]
-    return re.sub(r"([\\*_|`])", r"\\\1", text)
+    if text == inspect.getdoc(enum.Enum) or re.match(r"\w+\(\w+: ", text):  # what Python writes
+        text = ""
+    text = " ".join(text.strip().partition("\n\n")[0].split())
+    text = re.sub(r":[\w:]+:`~?([^`<]*?) *(?:<[^`]*)?`", r"`\1`", text)
+    text = re.sub(r"(?<!`)`([^`<]*?) *<[^`]*>`__?", r"\1", text)
+    return marked(re.split(r"(?<=[a-z)`\d]\.)\s|\.\. ", text.replace("``", "`"))[0], r"[\\*_|`]")
 
 
 def of_space(space: str, line: str) -> list[str]:
@@ -238,13 +270,10 @@ def page(title: str, spaces: list[str]) -> str:
 
 
 def others() -> list[str]:
-    """Namespaces that are on no other page and have public names."""
+    """Namespaces that are on no other page and have public names; last, modules that are JAX's own."""
     named = {space for spaces in PAGES.values() for space in spaces}
-    return [
-        space
-        for space in make_namespace.spaces()
-        if space not in named and make_namespace.ours(space) is not None and public(module_of(space))
-    ]
+    found = [space for space in make_namespace.spaces() if make_namespace.ours(space) is not None]
+    return [*[space for space in found if space not in named and public(module_of(space))], *JAX_MODULES]
 
 
 def results() -> str:
@@ -273,10 +302,12 @@ def documents() -> Iterator[tuple[str, str]]:
         "Signatures and argument orders are JAX's. Below a function of functrans stands what it "
         "adds. Names that JAX defines have the first sentence of JAX's documentation and an example, often "
         "the first one of JAX's, as it runs with functrans. Every example is run. "
-        ":doc:`/namespace` lists which is which for every name of JAX.",
+        ":doc:`/namespace` lists which is which for every name of JAX. Modules that are JAX's own and "
+        "stand on none of these pages, such as ``ft.profiler`` and ``ft.experimental.pallas``, are "
+        "documented by JAX.",
         "",
-        "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp`` "
-        "and ``from functrans import lax, nn``.",
+        "The short examples assume ``import functrans as ft``, ``import functrans.numpy as jnp``, "
+        "``from functrans import lax, nn`` and ``import numpy as np``.",
         "",
         ".. toctree::",
         "   :maxdepth: 1",
@@ -303,7 +334,7 @@ def write() -> None:
 
 def docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Make a docstring of ours reStructuredText: in it a single backtick is code, and the fields of
-    a class stand as `name : what it is`. A small function that shows no example gets one."""
+    a class stand as `name : what it is`. What shows no example gets one."""
     if not name.startswith("functrans."):
         return
     text = "\n".join(lines)
@@ -312,9 +343,9 @@ def docstring(app: Any, what: str, name: str, obj: Any, options: Any, lines: lis
     parts = re.split(r"(?m)^(\s*(?:>>>|\.\.\.) .*(?:\n(?!\s*>>>).*\S.*)*)$", text)
     parts[::2] = [marked(part) for part in parts[::2]]
     text = re.sub(r"(?m)^Source: (.*)$", r"*As* \1", "".join(parts))
-    if ">>>" not in text and what == "function":
-        shown = reference_examples.example(name)
-        text += "\n\nExample:\n" + "\n".join(f"  {line}" for line in shown) if shown else ""
+    if ">>>" not in text and what in ("function", "class", "exception"):
+        example = reference_examples.example(name)
+        text += "\n\nExample:\n\n" + "\n".join(shown(example)) if example else ""
     lines[:] = text.split("\n")
 
 
@@ -322,10 +353,10 @@ FIELD = re.compile(r"^(\w[\w, ]*?) *? : (.*(?:\n {6,}\S.*)*)\n?", re.MULTILINE)
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 
-def marked(text: str) -> str:
+def marked(text: str, special: str = "[*|]") -> str:
     """Text with single backticks as reStructuredText."""
     parts = CODE.split(text)
-    parts[::2] = [re.sub(r"([*|])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(special, r"\\\g<0>", part) for part in parts[::2]]
     for i in range(1, len(parts), 2):
         after = parts[i + 1][:1]
         parts[i] = f"``{parts[i]}``" + ("\\ " if after.isalnum() else "")

@@ -1,8 +1,9 @@
 """The examples of the API reference that no docstring of functrans shows, with their results.
 
-`example` looks in three places: more_examples.txt, the calls of benchmarks/namespace_calls.txt, and
-for a function of JAX's the first example in its own docstring, which runs here under functrans'
-names. All run when the site is built, and what they print is what the page shows.
+`example` looks in four places: more_examples.txt, the calls of benchmarks/namespace_calls.txt, for a
+name of JAX's the first example in its own docstring, which runs here under functrans' names, and for a
+class of errors the misuses of tests/pages. All run when the site is built, and what they print is what
+the page shows.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import inspect
 import io
 import re
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import functrans as ft
+from tests.pages import misuses
 
 HERE = Path(__file__).parent
 CALLS = HERE.parent / "benchmarks" / "namespace_calls.txt"
@@ -46,6 +49,8 @@ ARRAYS = {  # small ones, under the names that the calls use
     "z": "jnp.array([1.0 + 2.0j, -3.0j])",
     "nans": "jnp.array([1.0, jnp.nan])",
     "inf": "jnp.array([1.0, jnp.inf])",
+    "X": "np.array([1.0, 2.0, 3.0], np.float32)",
+    "M": "np.ones((2, 3), np.float32)",
 }
 
 
@@ -53,17 +58,24 @@ LONGEST = 20  # lines of an example, with what it prints
 
 
 def example(full: str, value: Any = None) -> list[str]:
-    """The lines of a doctest of a function, by its full name; none if there is nothing to show.
-    `value` is given for what JAX defines."""
+    """The lines of a doctest of a public name; none if there is nothing to show. `value` is given for
+    what JAX defines."""
     by_hand = written(full)
     if by_hand or value is None:
-        return lines_of(run(by_hand or called(full)))
-    for found in (of_docstring(full, value), called(full)):
+        ran = run(by_hand or called(full) or of_family(full))
+        return lines_of(ran) if ran else of_error(full)
+    itself = [] if callable(value) else [printed(short(full))]
+    for found in (of_docstring(full, value), called(full), itself):
         with contextlib.suppress(Exception):  # one that does not run is none
             lines = lines_of(run(found))
             if 0 < len(lines) <= LONGEST and not any(re.search(r" at 0x|/tmp", line) for line in lines):
                 return lines
     return lines_of(run(of_family(full)))
+
+
+def the_same(full: str, name: str) -> list[str]:
+    """That a name is another name of `functrans` itself."""
+    return lines_of(run([printed(f"{short(full)} is ft.{name}")]))
 
 
 # --- where an example is found --------------------------------------------------------------------
@@ -96,12 +108,17 @@ def of_family(full: str) -> list[str]:
 def filled(full: str, code: str) -> list[str]:
     """The statements of code in which `{f}` is the function and `{n}` its last name."""
     code = code.replace("{f}", short(full)).replace("{n}", full.rpartition(".")[2])
+    *found, last = statements(code)
+    return [*found, printed(last)]
+
+
+def statements(code: str) -> list[str]:
     lines = code.split("\n")
     found = []
     for node in ast.parse(code).body:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
         found.append("\n".join(lines[first - 1 : node.end_lineno]))
-    return [*found[:-1], printed(found[-1])]
+    return found
 
 
 @functools.cache
@@ -119,9 +136,29 @@ def calls() -> dict[str, str]:
 def called(full: str) -> list[str]:
     """Its call, after the arrays that the call names."""
     call = calls().get(full, "")
-    words = dict.fromkeys(re.findall(r"\b\w+\b", call))
-    arrays = [f"{word} = {ARRAYS[word]}" for word in words if word in ARRAYS]
-    return [*arrays, printed(call)] if call else []
+    return [*arrays(call), printed(call)] if call else []
+
+
+def arrays(code: str) -> list[str]:
+    """The arrays that code names."""
+    words = dict.fromkeys(re.findall(r"\b\w+\b", code))
+    return [f"{word} = {ARRAYS[word]}" for word in words if word in ARRAYS]
+
+
+def of_error(full: str) -> list[str]:
+    """The shortest misuse that leads to a class of functrans' errors, with its message."""
+    error = getattr(ft.errors, full.removeprefix("functrans.errors."), None)
+    rows = [misuses.source_of(row.run) for row in misuses.TABLE if row.error is error]
+    for source in sorted(rows, key=len):
+        body = textwrap.dedent(source.partition("\n")[2])
+        code = re.sub(r"\bm\.", "ft.", re.sub(r" *# <-", "", body))
+        modules = [f"import {name}" for name in ("jax", "tempfile") if f"{name}." in code]
+        given = [line for line in arrays(code) if line[0] in "XM"]
+        with contextlib.suppress(NameError):  # one that needs more than these
+            ran = run([*modules, *given, *statements(code)], error)
+            if "Traceback" in ran[-1][1]:
+                return lines_of(ran)
+    return []
 
 
 def of_docstring(full: str, value: Any) -> list[str]:
@@ -163,14 +200,18 @@ def short(full: str) -> str:
 # --- running it -----------------------------------------------------------------------------------
 
 
-def run(sources: list[str]) -> list[tuple[str, str]]:
-    """Each statement and what it prints, as at Python's prompt."""
+def run(sources: list[str], error: Any = ()) -> list[tuple[str, str]]:
+    """Each statement and what it prints, as at Python's prompt; up to the first that raises an `error`."""
     names: dict[str, Any] = {"jnp": ft.numpy, "lax": ft.lax, "nn": ft.nn, "np": np, "ft": ft}
     ran = []
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for source in sources:
-            with contextlib.redirect_stdout(io.StringIO()) as out:
-                exec(compile(source + "\n", "<example>", "single"), names)
+            try:
+                with contextlib.redirect_stdout(io.StringIO()) as out:
+                    exec(compile(source + "\n", "<stdin>", "single"), names)
+            except error as found:
+                said = f"Traceback (most recent call last):\n  ...\nfunctrans.errors.{misuses.shown(found)}"
+                return [*ran, (source, said)]
             ran.append((source, out.getvalue()))
     return ran
 

@@ -54,6 +54,7 @@ def shown(error: Exception | None) -> str:
     text = re.sub(r"(?:/[\w.\-]+)+/(\w+\.py)", r"\1", text)
     text = re.sub(r"\.py:\d+(:\d+)?", ".py", text)
     text = re.sub(r"0x[0-9a-f]{6,}", "0x...", text)
+    text = re.sub(r'  File "(<frozen runpy>|misuses\.py)".*\n', "", text)  # above the misuse
     lines = text.rstrip().split("\n")
     return "\n".join(
         part
@@ -139,7 +140,8 @@ def page(error: type[Exception]) -> str:
     if caught_by:
         lines += [f"`except` clauses for {caught_by} catch it too.", ""]
     if below:
-        lines += [f"More specific: {', '.join(f'[{name}]({name}.md)' for name in below)}.", ""]
+        said = "More specific" if rows else "What is raised is always one of the more specific classes"
+        lines += [f"{said}: {', '.join(f'[{name}]({name}.md)' for name in below)}.", ""]
     if rows:
         lines += [
             "Each function below is one way to get it, with the message of functrans and that of "
@@ -161,6 +163,9 @@ Each class has a page with the mistakes that lead to it, {n} in all. Every examp
 that was run twice: with `m, jnp = functrans, functrans.numpy` and with `m, jnp = jax, jax.numpy`.
 `X` is an array `f32[3]` and `M` an array `f32[2,3]`. The two messages stand below it; long lines
 are folded, paths and line numbers left out. The search box finds the words of a message.
+
+One class is a warning, as in JAX: `TruncatedDtype`, where a 64-bit dtype is requested while 64-bit types
+are disabled.
 
 | class | raised when | also caught as | examples |
 |---|---|---|---:|
