@@ -168,9 +168,14 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
             "Use jnp.nan for missing numbers.",
         ) from None
     except OverflowError:
+        fix = (
+            "Give a dtype that holds it."
+            if dtype is not None
+            else "Write it as a float, or enable 64-bit types."
+        )
         raise errors.IntegerOverflow(
             f"array: {items!r:.60} has an integer that does not fit in {to}, at\n"
-            f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
+            f"    {describe(user_source())}\n{fix}"
         ) from None
     except ValueError:
         raise invalid(

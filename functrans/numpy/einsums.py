@@ -108,7 +108,7 @@ def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tupl
         shown = ", ".join(map(str, shapes))
         raise invalid(
             "einsum",
-            f"{subscripts!r} does not match operands of shapes {shown}: {error}",
+            f"{subscripts!r} does not match operands of shapes {shown}: {str(error).rstrip('.')}",
             "Use one letter per axis of each operand; axes of the same letter need equal sizes.",
         ) from None
     left = list(shapes)

@@ -110,6 +110,24 @@ def test_static_arguments_of_checkpoint():
     assert ft.grad(ft.checkpoint(static_argnames="n")(f))(3.0, n=3) == 27.0
 
 
+def test_a_number_that_is_not_mapped_stays_one():
+    def f(x, flag, n, axis):
+        return (x[:n] if flag else -x).sum(axis=axis)
+
+    x = np.arange(6, dtype="float32").reshape(2, 3)
+    wanted = jax.vmap(f, (0, None, None, None))(x, True, 2, 0)
+    for vmap in (ft.vmap, jax.vmap):
+        mapped = vmap(f, (0, None, None, None))
+        for run in (ft.jit, lambda g: g):
+            np.testing.assert_array_equal(run(lambda x, g=mapped: g(x, True, 2, 0))(x), wanted)
+    q = np.random.default_rng(0).normal(size=(2, 5, 2, 4)).astype("float32")
+
+    def attended(q):
+        return jax.nn.dot_product_attention(q, q, q, is_causal=True)
+
+    np.testing.assert_allclose(ft.jit(attended)(q), jax.jit(attended)(q), rtol=1e-5, atol=1e-6)
+
+
 # --- control flow ---------------------------------------------------------------------------------
 
 

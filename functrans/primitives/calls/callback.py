@@ -106,7 +106,7 @@ class Callback(HigherOrderPrimitive):
         return outs, [0] * len(outs)
 
     def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
-        raise self.opaque("has no derivative", "custom_jvp (or custom_vjp)", params)
+        raise self.opaque("has no derivative", "custom_jvp or custom_vjp", params)
 
     def transpose_with(self, t: Any, ct: Any, args: Any, params: dict[str, Any]) -> Any:
         raise self.opaque("has no transpose", "custom_vjp", params)
