@@ -35,7 +35,7 @@ from functrans.ir.program import Equation
 from functrans.ir.text import defaults
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.linalg.shared import MatrixOperation
+from functrans.primitives.linalg.matrices import MatrixOperation
 
 # XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
 # in float32 and rounds once; NumPy rounds some at every step.

@@ -39,8 +39,7 @@ from functrans.primitives.indexing.scatter import (
 )
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.factors import lu
-from functrans.primitives.linalg.products import conj, is_complex, lower_part, transposed
-from functrans.primitives.linalg.shared import INT32
+from functrans.primitives.linalg.matrices import INT32, conj, is_complex, lower_part, transposed
 from functrans.primitives.linalg.triangular import cholesky, triangular_solve
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import concatenate, pad

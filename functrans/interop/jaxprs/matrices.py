@@ -22,7 +22,7 @@ from functrans.interop.jaxprs.walk import (
 from functrans.ir.program import Literal, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.families import add, mul
-from functrans.primitives.linalg.products import einsum
+from functrans.primitives.linalg.matrices import einsum
 from functrans.primitives.reductions.folds import highest, lowest
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import concrete_value, stage, typeof

@@ -19,13 +19,16 @@ from functrans.ir.types import ArrayType
 from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.complex_numbers import complex_, imag
 from functrans.primitives.elementwise.families import add, eq, full_like, sub
-from functrans.primitives.linalg.products import (
+from functrans.primitives.linalg.matrices import (
+    INT32,
+    MatrixOperation,
     adjoint,
     conj,
     einsum,
     identity_like,
     is_complex,
     kept_where,
+    lapack,
     lower_part,
     matmul,
     minus_adjoint,
@@ -33,7 +36,6 @@ from functrans.primitives.linalg.products import (
     transposed,
     upper_part,
 )
-from functrans.primitives.linalg.shared import INT32, MatrixOperation, lapack
 from functrans.primitives.linalg.triangular import solve_triangular
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import slice_axis

@@ -23,13 +23,15 @@ from functrans.primitives.elementwise.conversion import cast, real_dtype
 from functrans.primitives.elementwise.families import add, div, eq, full_like, mul, neg, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.linalg.factors import solve
-from functrans.primitives.linalg.products import (
+from functrans.primitives.linalg.matrices import (
+    MatrixOperation,
     adjoint,
     conj,
     diagonal,
     einsum,
     identity_like,
     kept_where,
+    lapack,
     matmul,
     minus_adjoint,
     per_column,
@@ -37,8 +39,8 @@ from functrans.primitives.linalg.products import (
     plus_adjoint,
     real,
     scaled_columns,
+    scipy_linalg,
 )
-from functrans.primitives.linalg.shared import MatrixOperation, lapack, scipy_linalg
 from functrans.primitives.reductions.folds import argmax, reduce_sum
 from functrans.primitives.shape.joining import iota
 from functrans.trace import typeof

@@ -16,17 +16,21 @@ import numpy as np
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Cost, bytes_of, sum_of
 from functrans.primitives.elementwise.families import mul, neg, sub
-from functrans.primitives.linalg.products import (
+from functrans.primitives.linalg.matrices import (
+    DTYPES,
+    ColumnSolver,
+    MatrixOperation,
     conj,
     identity_like,
+    lapack,
     lower_part,
     matmul,
     per_row,
     plus_adjoint,
+    scipy_linalg,
     transposed,
     upper_part,
 )
-from functrans.primitives.linalg.shared import DTYPES, ColumnSolver, MatrixOperation, lapack, scipy_linalg
 from functrans.primitives.shape.joining import pad
 from functrans.trace import literal, typeof
 
