@@ -120,10 +120,11 @@ def _computed_once(program: Program) -> Program:
 #     dot_general["ki,kj->ij"] x y   ->   dot_general["ik,kj->ij"] (transpose x) y
 #
 # XLA:CPU reads columns of x, whose elements share cache sets if rows lie a multiple of 512 bytes apart.
+# With a narrow y that takes up to three times as long; with a wide one hardly longer than the copy.
 # The copy is a function of its own: fused with what computes x, it would compute this by columns.
 
 _PRODUCTS = 2**20  # multiplications; below, the copy takes longer
-_APART, _LEAST = 512, 1024  # bytes; shorter rows are hardly slower
+_APART, _LEAST = 512, 1024  # bytes of a row; shorter ones are hardly slower
 
 
 def by_rows(program: Program) -> Program:
@@ -161,7 +162,8 @@ def _on_a_copy(w: Rewriter, e: Equation, is_turned: bool) -> Any:
     if (out[-1] in lhs) != (is_turned and w.read_once(e.outputs[0])):
         x, y, lhs, rhs = y, x, rhs, lhs
     rows = prod(x.type.shape[:n])
-    if (row := bytes_of(x.type) // rows) < _LEAST or row % _APART:
+    row, other = (bytes_of(v.type) // rows for v in (x, y))
+    if row < _LEAST or row % _APART or row < 2 * other:
         return None
     x, y = (w.make(reshape, v, shape=(rows, v.type.size // rows)) for v in (x, y))
     move = stage(lambda x: [transpose(x, permutation=(1, 0))], [x.type], "transpose")
