@@ -12,6 +12,7 @@ called.
     backends/xla.py                    stop_at_first            inspect/nans.py
     Program                            show, draw, coloured     ir/text.py, inspect/draw
     loading.py                         delegated                interop/delegated.py
+    where a function is traced         stage_by_jax             interop/explicit_axes.py
 
 Other modules implement no hook, but fill tables of lower layers when they are imported, and `load`
 imports them before the tables are read: the operators and methods of tracers before the first
@@ -111,6 +112,11 @@ def stop_at_first(program: Any, values: Sequence[Any]) -> NoReturn:
 def delegated(theirs: Any, name: str, module: str) -> Any:
     """Wrap a function of JAX as one of ours."""
     return _answer(delegated)(theirs, name, module)
+
+
+def stage_by_jax(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
+    """Let JAX trace a function, for arrays whose types have shardings; return its program."""
+    return _answer(stage_by_jax)(function, values, name)
 
 
 def show(program: Any) -> str:

@@ -24,6 +24,7 @@ from functrans.lax.staging import staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.primitives.calls.checkpoint import name as _name
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
@@ -112,6 +113,8 @@ def checkpoint(
         of_dynamic = statics.bound(static)
         with contextlib.suppress(TypeError):  # unhashable static arguments are traced every time
             of_dynamic = bound.setdefault(exactly(static), of_dynamic)
+        if policy is None and traced_by_jax():
+            return jax.checkpoint(of_dynamic, prevent_cse=prevent_cse)(*dynamic[0], **dynamic[1])
         try:
             made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
         except errors.OutsideReference:

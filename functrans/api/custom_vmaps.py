@@ -11,12 +11,12 @@ from functrans.api.arguments import as_array
 from functrans.api.custom_calls import unflatten, where_defined
 from functrans.api.custom_rules import CustomFunction
 from functrans.backends import xla
-from functrans.ir.program import hoist_constants
 from functrans.ir.tracebacks import boundary
 from functrans.lax.loops import map as lax_map
 from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
+from functrans.primitives.custom.tracing import staged_call
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import stage, state, typeof
+from functrans.trace import state
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -85,8 +85,7 @@ class custom_vmap(CustomFunction[_P, _R]):
         if state.trace is None and xla.is_outermost():
             outs = flat(*[as_array(x) for x in leaves])
             return tree.unflatten(flat.out_tree, [as_array(y) for y in outs])
-        program = stage(flat, [typeof(x) for x in leaves], function_name(self.fun))
-        program, captured = hoist_constants(program)
+        program, captured = staged_call(flat, leaves, function_name(self.fun))
         rule = _flat_rule(self.vmap_rule, self.fun, in_tree, flat.out_tree)
         outs = custom_vmap_call(*captured, *leaves, program=program, rule=rule, n_consts=len(captured))
         return tree.unflatten(flat.out_tree, outs)

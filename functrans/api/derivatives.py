@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
+import jax
 from jax.tree_util import register_pytree_node_class
 
 from functrans import errors
@@ -30,6 +31,7 @@ from functrans.api.arguments import (
 from functrans.ir.program import Program, prune
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.trace import evaluate, literal, state, tracing, typeof
 from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import Linear, backward, check_linear
@@ -39,6 +41,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _Aux = TypeVar("_Aux")
+_jax: Any = jax  # whose overloads take no `has_aux: bool`
 
 
 @overload
@@ -92,6 +95,8 @@ def jvp(
                 f"jvp: {name} must be a tuple or list with one entry per argument, got "
                 f"{type(given).__name__}, {here()}\nWrite jvp(f, (x,), (dx,))."
             )
+    if traced_by_jax():
+        return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux)
     flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
     outs, out_tangents = run_dual(flat, leaves, tangent_leaves)
     out, aux = flat.results(outs)
@@ -139,6 +144,8 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
       6.0
     """
     check_callable(fun, "linearize")
+    if traced_by_jax():
+        return _jax.linearize(fun, *primals, has_aux=has_aux)
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
@@ -202,6 +209,8 @@ def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> 
       5.0 2.0
     """
     check_callable(fun, "vjp")
+    if traced_by_jax():
+        return _jax.vjp(fun, *primals, has_aux=has_aux)
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
@@ -286,6 +295,8 @@ def value_and_grad(
     @boundary
     @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
+        if traced_by_jax():
+            return jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
         chosen = choose(fun, args, numbers)
         leaves, in_tree = tree.flatten((chosen, {}))
         leaves = as_arrays(leaves, lambda: names_of(chosen, numbers))
@@ -330,6 +341,8 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
       >>> print(f_t(3.0)[0])
       6.0
     """
+    if traced_by_jax():
+        return jax.linear_transpose(fun, *primals)
     leaves, in_tree = tree.flatten((primals, {}))
     types = [typeof(x) for x in leaves]
     for t in types:

@@ -23,6 +23,7 @@ from functrans.api.arguments import (
 from functrans.api.derivatives import jvp, vjp
 from functrans.api.vmap import vmap
 from functrans.ir.tracebacks import boundary
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import typeof
 from functrans.typing import PyTree
@@ -61,6 +62,8 @@ def jacfwd(
     @boundary
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
+        if traced_by_jax():
+            return jax.jacfwd(fun, argnums, has_aux, holomorphic)(*args, **kwargs)
         chosen = tree.map(as_array, choose(fun, args, numbers))
         check_jacobian(fun, chosen, numbers, holomorphic)
 
@@ -101,6 +104,8 @@ def jacrev(
     @boundary
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
+        if traced_by_jax():
+            return jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
         chosen = tree.map(as_array, choose(fun, args, numbers))
         types = [typeof(x) for x in tree.leaves(chosen)]
         check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
-from functrans import caching, errors
+from functrans import caching, errors, runtime
 from functrans import passes as all_passes
 from functrans import pytrees as tree
 from functrans.api import retracing
@@ -32,6 +32,7 @@ from functrans.lax.arguments import check_fits
 from functrans.passes.compiler_options import Other, explain_option, local
 from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.calls.jit import jit as jit_call
+from functrans.primitives.distributed.sharding import laid_out_by_type
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_jax_tracer, not_an_array
@@ -305,15 +306,23 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _St
     dynamic = [_is_array(x) for x in leaves]
     written: list[Any] = []
 
-    def only_arrays(*arrays: Any) -> list[Any]:
+    def of_arrays(*arrays: Any) -> list[Any]:
         rest = iter(arrays)
+        return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+
+    def with_references(*arrays: Any) -> list[Any]:
         used = state.innermost.references = {}
-        outs = flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+        outs = of_arrays(*arrays)
         written.extend([r for r in used.values() if r.is_written])
         return [*outs, *[r.value for r in reversed(written)]]
 
-    with at_once():  # so that constants are arrays, not JAX tracers
-        program = stage(only_arrays, [typeof(x) for x in arrays], function_name(fun))
+    name, program = function_name(fun), None
+    if laid_out_by_type(arrays):
+        with suppress(errors.OutsideReference):
+            program = runtime.stage_by_jax(of_arrays, arrays, name)
+    if program is None:
+        with at_once():  # so that constants are arrays, not JAX tracers
+            program = stage(with_references, [typeof(x) for x in arrays], name)
     program, captured = hoist_constants(program)
     program, kept = all_passes.redundancy.without_unused_inputs(program)
     captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])

@@ -22,6 +22,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
 from functrans.passes.inlining import inline
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
 from functrans.typing import PyTree
@@ -139,6 +140,8 @@ def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> P
       >>> ft.eval_shape(lambda x: x @ x, ft.ShapeDtypeStruct((3, 3), "float32"))
       ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
+    if traced_by_jax():
+        return jax.eval_shape(fun, *args, **kwargs)
     return _structs(StaticArguments(fun, None, None).staged(args, kwargs))
 
 

@@ -104,8 +104,8 @@ def shard_map(
     Raises:
       InvalidArgument: a size is not divisible by that of the mesh axes, or a spec does not match.
       MissingArgument: no mesh is given or set.
-      NotSupported: in_specs is left out, or a mesh with explicit axes is set, while functrans
-        traces: its types have no shardings.
+      NotSupported: in_specs is left out inside a function that functrans itself traces, such as
+        the body of `lax.while_loop`: its types have no shardings.
 
     Source: `jax.shard_map`. XLA's partitioner chooses the communication between devices; the
       results are the same.
@@ -145,7 +145,7 @@ def shard_map(
     @wraps(f)
     def call(*args: Any) -> Any:
         if inferred and state.trace is not None:
-            raise unknown_layout("in_specs is left out")
+            raise unknown_layout()
         if inferred or (laid_out_by_type() and state.trace is None):
             if mesh is None:
                 _mesh_around()

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.ir.program import Arguments, Parameters, Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.primitives.distributed.sharding import laid_out_by_type
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import AnyTracer, stage, typeof
+from functrans.trace import AnyTracer, stage, state, typeof
 
 
 class Staged(NamedTuple):
@@ -149,12 +150,16 @@ class StaticArguments:
                 ) from None
 
     def traced(
-        self, static: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType]
+        self,
+        static: tuple[Any, ...],
+        in_tree: Any,
+        types: Sequence[ArrayType],
+        run: Callable[..., Program] = stage,
     ) -> tuple[Program, Any]:
         """Trace the function for dynamic arguments of this treedef and these types; return the
         program and the treedef of its result."""
         flat = FlatFunction(self.bound(static), in_tree)
-        program = stage(flat, types, function_name(self.fun).rpartition(".")[2])
+        program = run(flat, types, function_name(self.fun).rpartition(".")[2])
         program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
         return program, flat.out_tree
 
@@ -163,7 +168,11 @@ class StaticArguments:
         self.check(args, kwargs)
         static, dynamic = self.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
-        program, out_tree = self.traced(static, in_tree, [typeof(x) for x in leaves])
+        types = [typeof(x) for x in leaves]
+        if state.trace is None and laid_out_by_type(leaves):
+            program, out_tree = self.traced(static, in_tree, leaves, runtime.stage_by_jax)
+        else:
+            program, out_tree = self.traced(static, in_tree, types)
         return Staged(program, leaves, out_tree)
 
 

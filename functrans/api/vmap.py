@@ -13,6 +13,7 @@ from functrans import pytrees as tree
 from functrans.api.arguments import as_arrays, check_callable, counted, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
@@ -195,6 +196,9 @@ def vmap(
     @boundary
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        if traced_by_jax():
+            how = (in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
+            return jax.vmap(fun, *how)(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
         names = partial(argument_names, args, kwargs)

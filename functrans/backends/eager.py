@@ -19,9 +19,10 @@ from functrans.backends import xla
 from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
+from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
-from functrans.primitives.distributed.sharding import laid_out_by_type
+from functrans.primitives.distributed.sharding import laid_out_by_type, traced_by_jax
 from functrans.trace import out_types
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked, typeof
 
@@ -75,6 +76,8 @@ _ALONE = Cache("operations inside of JAX", 2048)
 def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Record one operation on JAX tracers, or while JAX traces, as a JAX equation. Its program is
     cached, together with the programs that JAX's transformations derive from it."""
+    if traced_by_jax() and primitive.name != "while":  # JAX's has no reverse mode
+        leave_to_jax()
     if primitive.holds_functions and params["program"].__class__ is not Program:
         return primitive.record(None, True, args, params)
     types = tuple([typeof(x) for x in args])

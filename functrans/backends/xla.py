@@ -34,7 +34,12 @@ from functrans.ir.text import with_nested
 from functrans.passes.compiler_options import SETS, choice
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
-from functrans.primitives.distributed.sharding import laid_out_by_type, left_to_xla
+from functrans.primitives.distributed.sharding import (
+    laid_out_by_type,
+    left_to_xla,
+    of_type,
+    sharding_constraint,
+)
 from functrans.trace import AnyTracer
 
 # --- jax_debug_nans and jax_debug_infs ------------------------------------------------------------
@@ -100,7 +105,7 @@ def run_program(program: Program, args: Sequence[Any], preparation: Preparation 
     """Apply a program to JAX values; while `jax.jit` traces, this records one equation."""
     operands = [*program.values, *args]
     mesh = mesh_of(program)
-    if mesh is not None and not laid_out_by_type():  # so that jax.jit knows the devices
+    if mesh is not None and not laid_out_by_type(operands):  # so that jax.jit knows the devices
         mesh, free = left_to_xla(mesh), jax.P.UNCONSTRAINED
         operands = [
             jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x))))
@@ -135,20 +140,36 @@ def _mesh(program: Program) -> Any:
 
 @_program_p.def_abstract_eval
 def _abstract_eval(*avals: Any, program: Program, preparation: Preparation = AS_IT_IS) -> list[Any]:
+    made = [abstract(t) for t in program.out_types]
+    if laid_out_by_type(avals):
+        alone = len(program.equations) == 1 and not program.equations[0].primitive.holds_programs
+        given = () if alone else avals
+        layouts = memo(program, _layouts)
+        made = [a.update(sharding=s or _like(a, given)) for a, s in zip(made, layouts, strict=True)]
     varying = frozenset().union(*[a.mat.varying for a in avals])
-    if not varying:
-        return [abstract(t) for t in program.out_types]
-    mesh, how = jax.sharding.get_abstract_mesh(), ManualAxisType(varying=varying)
-    return [
-        jax.core.ShapedArray(
-            t.shape,
-            t.dtype,
-            t.weak_type,
-            manual_axis_type=how,
-            sharding=jax.sharding.NamedSharding(mesh, jax.P(*[None] * t.ndim)),
-        )
-        for t in program.out_types
-    ]
+    if varying:
+        mesh, how = jax.sharding.get_abstract_mesh(), ManualAxisType(varying=varying)
+        made = [a.update(manual_axis_type=how, sharding=a.sharding.update(mesh=mesh)) for a in made]
+    return made
+
+
+def _like(result: Any, operands: Sequence[Any]) -> Any:
+    """Return the sharding of an operand of the result's shape, such as the carry of a loop. A result
+    without one would count as replicated."""
+    return next((a.sharding for a in operands if a.shape == result.shape), result.sharding)
+
+
+def _layouts(program: Program) -> list[Any]:
+    """Return the sharding of each output over explicit axes, which is part of its type in JAX; None
+    if none is asked for."""
+    asked: dict[Any, Any] = {}
+    for e in program.equations:
+        inner = e.params.get("program")
+        if e.primitive is sharding_constraint:
+            asked[e.outputs[0]] = of_type(e.params["sharding"], e.outputs[0].type.ndim)
+        elif inner.__class__ is Program and inner.out_types == tuple([v.type for v in e.outputs]):
+            asked.update(zip(e.outputs, memo(inner, _layouts), strict=True))
+    return [asked.get(v) for v in program.outputs]
 
 
 @_calling_p.def_effectful_abstract_eval

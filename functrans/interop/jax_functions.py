@@ -24,6 +24,7 @@ from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit as jit_call
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.pytrees.functions import function_name, needs_value
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
@@ -115,6 +116,8 @@ class JaxFunction:
 
         @functools.wraps(fun)
         def compiled(*args: Any, **kwargs: Any) -> Any:
+            if traced_by_jax():
+                return fun(*args, **kwargs)
             with jax.ensure_compile_time_eval():  # so that constants are arrays, not JAX tracers
                 found, leaves = self.find(args, kwargs)
             if found.__class__ is not _Entry:

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import Any
 
+import jax
 from jax._src import core
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
@@ -40,8 +41,9 @@ from functrans.ir.types import ArrayType, float0
 from functrans.loading import when_imported
 from functrans.primitives.calls.checkpoint import divided
 from functrans.primitives.dependence import fewer, reading, restricted, take
+from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.trace import at_once
+from functrans.trace import at_once, stage, typeof
 from functrans.transforms.batch import Batching
 from functrans.transforms.jvp import split
 from functrans.transforms.transpose import Transposition
@@ -63,7 +65,7 @@ def derivative(
     moved = iter(_nonzero(part.linear, moving, [*residuals, *given], preparation))
     found = [next(moved) if a else None for a in part.out_active]
     return outs, [
-        ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else dy
+        ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else _laid_out(dy, core.typeof(y))
         for y, dy in zip(outs, found, strict=True)
     ]
 
@@ -82,7 +84,26 @@ def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation:
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
     wanted = [t for t, is_linear in zip(program.in_types, linear, strict=True) if is_linear]
     found = iter(_nonzero(back, wanted, [*known, *active], preparation))
-    return [next(found) if is_linear else None for is_linear in linear]
+    return [
+        _laid_out(next(found), x.aval) if is_linear else None
+        for x, is_linear in zip(operands, linear, strict=True)
+    ]
+
+
+def _laid_out(x: Any, primal: Any) -> Any:
+    """Return a tangent or cotangent with the sharding over explicit axes that its primal's type has."""
+    if x is None or primal.sharding.mesh.empty:
+        return x
+    return _typed(x, of_type(primal.sharding, primal.ndim))
+
+
+def _typed(x: Any, sharding: Any) -> Any:
+    """Return a value with a sharding in its type."""
+    if sharding is None:
+        return x
+    with at_once():
+        program = stage(lambda x: [sharding_constraint(x, sharding=sharding, typed=True)], [typeof(x)])
+    return xla.bind(program, [x])[0]
 
 
 def _nonzero(
@@ -118,11 +139,23 @@ def batch(
 ) -> tuple[list[Any], Sequence[int | None]]:
     """Apply the batching rule, for an axis with its names."""
     name = None if axis.name is core.no_axis_name else axis.name
-    spmd = axis.spmd_name or ()
+    spmd = axis.spmd_name or axis.explicit_mesh_axis or ()
     with at_once():
         running = Batching(axis.size, name, spmd if isinstance(spmd, tuple) else (spmd,))
         made, out_dims = running.program(program, tuple(dims))
-    return xla.bind(made, operands, preparation), out_dims
+    outs = xla.bind(made, operands, preparation)
+    if axis.explicit_mesh_axis:  # which the type of each batched result must have
+        outs = [_along(axis.explicit_mesh_axis, y, d) for y, d in zip(outs, out_dims, strict=True)]
+    return outs, out_dims
+
+
+def _along(mesh_axis: Any, y: Any, dim: int | None) -> Any:
+    """Return a result without a sharding in its type sharded along its batch axis."""
+    aval = core.typeof(y)
+    if dim is None or not aval.sharding.mesh.empty:
+        return y
+    spec = jax.P(*[mesh_axis if i == dim else None for i in range(aval.ndim)])
+    return _typed(y, jax.sharding.NamedSharding(jax.sharding.get_abstract_mesh(), spec))
 
 
 def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:

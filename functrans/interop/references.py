@@ -155,12 +155,12 @@ def _known(x: Any) -> Reference:
     if x.__class__ is Reference:
         x.check_alive()
         if stages is not None and not is_active(stages, x.owner, None):
-            raise _staged(x)
+            raise made_outside(x)
         return x
     if stages is None:
         return Reference(None, x.aval, x[...], x)
     if stages.references is None:
-        raise _staged(x)
+        raise made_outside(x)
     found = stages.references.get(id(x))
     if found is None:
         kind = walk.type_of_aval(x.aval.inner_aval)
@@ -188,7 +188,8 @@ def _put(reference: Reference, value: Any) -> None:
     reference.value, reference.is_written = value, True
 
 
-def _staged(x: Any) -> errors.OutsideReference:
+def made_outside(x: Any) -> errors.OutsideReference:
+    """Return the error for a reference in a function whose program is cached."""
     return errors.OutsideReference(
         f"a reference {_text(x)} created outside is used in a function whose program is cached, "
         f"at\n    {describe(user_source())}\n"

@@ -60,7 +60,7 @@ def _shard_map_checks(mesh: Any, axis_names: Any, in_specs: Any, *rest: Any) -> 
             mesh = None  # JAX's function remembers the one it was called with inside of ours
         return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)
     if in_specs is shard_map.Infer:
-        raise unknown_layout("in_specs is left out")
+        raise unknown_layout()
     with automatic_axes():
         mesh = None if mesh is None else left_to_xla(mesh)
         return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)

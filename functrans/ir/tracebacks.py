@@ -13,8 +13,9 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sys
 from collections.abc import Callable
-from types import FunctionType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
 import jax
@@ -147,6 +148,8 @@ def named_boundary(function: _F, name: str | None = None) -> _F:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
+        except LeftToJax as left:
+            theirs = left.theirs
         except Exception as error:
             if name != own:
                 _rename(error, own, name)
@@ -154,9 +157,44 @@ def named_boundary(function: _F, name: str | None = None) -> _F:
             if found is error:
                 raise
             raise found from error
+        return _by_jax(theirs, args, kwargs)
 
     call.__name__ = call.__qualname__ = name
     return call  # type: ignore[return-value]
+
+
+class LeftToJax(Exception):
+    """Ends a call of one of our functions, in whose place its `named_boundary` calls JAX's."""
+
+    def __init__(self, theirs: Callable[..., Any]):
+        self.theirs: Callable[..., Any] = theirs
+
+
+def leave_to_jax() -> None:
+    """If the user called one of our functions that JAX has too, run JAX's instead. The call is found
+    on the stack, so nothing is paid for this elsewhere."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code) or code is _by_jax.__code__:
+            return
+        if code.co_name == "call" and code.co_filename == __file__ and "own" in frame.f_locals:
+            theirs = _of_jax(frame.f_locals["function"].__module__, frame.f_locals["name"])
+            if theirs is not None:
+                raise LeftToJax(theirs)
+        frame = frame.f_back
+
+
+def _of_jax(module: str, name: str) -> Any:
+    """Return the function of a name in JAX's module (`jax.numpy`) for a module of ours
+    (`functrans.numpy.ufuncs`), or None."""
+    package, _, inside = module.partition(".")
+    theirs = sys.modules.get(f"jax.{inside.split('.')[0]}")
+    return getattr(theirs, name, None) if package == "functrans" else None
+
+
+def _by_jax(theirs: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return theirs(*args, **kwargs)
 
 
 def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

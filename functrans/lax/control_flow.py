@@ -172,7 +172,7 @@ def _whiles_of_jax(cond_fun: Any, body_fun: Any, init_val: Any, **_: Any) -> Any
     return jax.lax.while_loop(cond_fun, body_fun, init_val)
 
 
-@or_by_jax(_whiles_of_jax)
+@or_by_jax(_whiles_of_jax, typed=False)  # JAX's has no reverse mode
 def while_loop(
     cond_fun: Callable[[PyTree], PyTree],
     body_fun: Callable[[PyTree], PyTree],

@@ -21,6 +21,7 @@ from functrans.ir.source import describe, location, user_source
 from functrans.ir.types import ArrayType, promote
 from functrans.lax.arguments import as_array
 from functrans.primitives.base import speaks_of_others_axes
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
@@ -114,13 +115,15 @@ def operation_of(fun: Callable[..., Any], usual: str) -> str:
     return fun.operation if fun.__class__ is Made else usual
 
 
-def or_by_jax(theirs: Callable[..., Any]) -> Callable[[_F], _F]:
-    """Wrap an operation that takes functions: if one of them uses a reference (`new_ref`) made
-    outside of it, run JAX's operation, which supports that."""
+def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], _F]:
+    """Wrap an operation that takes functions: run JAX's operation if one of them uses a reference
+    (`new_ref`) made outside of it, and, if `typed`, where types have shardings."""
 
     def decorate(ours: _F) -> _F:
         @functools.wraps(ours)
         def call(*args: Any, **kwargs: Any) -> Any:
+            if typed and traced_by_jax():
+                return theirs(*args, **kwargs)
             try:
                 return ours(*args, **kwargs)
             except errors.OutsideReference:

@@ -18,13 +18,15 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import describe, user_source
+from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import check_sizes, placeable, sizes_of
 from functrans.numpy import primitives
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape, stack
-from functrans.trace import AnyTracer, Tracer, concrete_value, literal, typeof
+from functrans.primitives.distributed.sharding import traced_by_jax
+from functrans.trace import AnyTracer, Tracer, concrete_value, is_jax_tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
@@ -265,6 +267,8 @@ def full(
 
 
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
+    if is_jax_tracer(a) and traced_by_jax():  # the result has the sharding of `a`
+        leave_to_jax()
     t = typeof(a) if hasattr(a, "dtype") else typeof(array_of(a, name))
     to = t.shape if shape is None else check_sizes(sizes_of(shape), name)
     return ArrayType(to, t.dtype, t.weak_type) if dtype is None else ArrayType(to, user_dtype(dtype))

@@ -13,22 +13,33 @@ import sys
 
 import pytest
 
-from tests.parity import test_ours_inside_shard_map, test_pmap, test_shard_map, test_spmd_axis_name
+from tests.parity import (
+    test_explicit_axes,
+    test_ours_inside_shard_map,
+    test_pmap,
+    test_shard_map,
+    test_spmd_axis_name,
+)
 
 COUNTS = {
     test_pmap: len(test_pmap.CASES) * 2 + 14,
     test_shard_map: len(test_shard_map.CASES) * 2 + 8,
     test_spmd_axis_name: len(test_spmd_axis_name.CASES) * 2 + 3,
+    test_explicit_axes: test_explicit_axes.USUAL + 7,
     test_ours_inside_shard_map: len(test_ours_inside_shard_map.CASES) * 2,
 }
 
 
-@pytest.mark.smoke
-def test_on_eight_virtual_devices():
+def run_on_eight(files: list[str], count: int, *options: str) -> None:
+    """Run test files in a process with eight devices; `count` of their tests must pass."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
     env["XLA_FLAGS"] = f"{env['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
-    files = [str(module.__file__) for module in COUNTS]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *files]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, *files]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert f"{sum(COUNTS.values())} passed" in done.stdout
+    assert f"{count} passed" in done.stdout
+
+
+@pytest.mark.smoke
+def test_on_eight_virtual_devices():
+    run_on_eight([str(module.__file__) for module in COUNTS], sum(COUNTS.values()))

@@ -218,8 +218,7 @@ else:
             same(jax.jit(ft.shard_map(part(ft_numpy), out_specs=P("i")))(x), want)
             same(ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))(x), want)
             for by, n in ((ft, ft_numpy), (jax, jax_numpy)):
-                with pytest.raises(NotImplementedError, match="not record how arrays are sharded"):
-                    ft.jit(by.shard_map(part(n), out_specs=P("i")))(x)
+                same(ft.jit(by.shard_map(part(n), out_specs=P("i")))(x), want)
             for transform in (lambda f: ft.jit(f), ft.grad):
                 moved = jax.sharding.reshard(x, P(None, "j"))
                 got = transform(lambda x: jax.sharding.reshard(x * x, P(None, "j")).sum())(x)
@@ -227,8 +226,8 @@ else:
             got = ft.jit(lambda x: jax.sharding.reshard(x * 2, P(None, "j")))(x)
             assert got.sharding.is_equivalent_to(moved.sharding, 2)
             where = jax.NamedSharding(explicit, P(None, "j"))
-            got = ft.jit(lambda x: lax.with_sharding_constraint(x * 2, where))(x)
-            assert got.sharding.is_equivalent_to(moved.sharding, 2)
+            with pytest.raises(AssertionError, match="acts as an assert"):  # as in JAX
+                ft.jit(lambda x: lax.with_sharding_constraint(x * 2, where))(x)
         around = ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))
         with jax.set_mesh(mesh()):
             same(around(X), want)
@@ -238,7 +237,7 @@ else:
         with pytest.raises(TypeError, match="no mesh is set around the call"):
             ft.shard_map(part(ft_numpy), out_specs=P("i"))(X)
 
-    def test_inside_of_ours_a_mesh_with_explicit_axes_is_left_to_xla():
+    def test_a_mesh_with_explicit_axes():
         explicit = jax.make_mesh((4, 2), ("i", "j"))
         x = jax.device_put(X, jax.NamedSharding(explicit, P("i")))
 

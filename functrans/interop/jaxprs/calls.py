@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax._src.core import Primitive
 
+from functrans.caching import memo
 from functrans.interop.jaxprs.walk import (
     Flat,
     Imported,
@@ -27,7 +28,7 @@ from functrans.interop.jaxprs.walk import (
     traced,
     type_of_aval,
 )
-from functrans.ir.program import Literal, Program, Var, hoist_constants
+from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
 from functrans.primitives.calls.jax_call import at_places, jax_call
@@ -91,9 +92,22 @@ def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
 def _ours(eqn: Any, *values: Any) -> Any:
     """Bind a functrans program that a JAX function calls; its constants come first."""
     made, _ = hoist_constants(eqn.params["program"])
-    if len(made.equations) == 1:
+    made = memo(made, _without_types)
+    if len(made.equations) <= 1:
         return evaluate(made, values)
     return jit(*values, program=made)
+
+
+def _without_types(program: Program) -> Program:
+    """Return the program without the constraints that keep the types of its results: it becomes a
+    part of another one."""
+    if not any([e.params.get("typed") for e in program.equations]):
+        return program
+
+    def bare(e: Equation, values: list[Any]) -> Any:
+        return values[0] if e.params.get("typed") else bind(e.primitive, values, e.params)
+
+    return stage(lambda *xs: evaluate(program, xs, bare), program.in_types, program.name)
 
 
 # --- calls that are computed again ----------------------------------------------------------------

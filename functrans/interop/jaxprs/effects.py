@@ -183,6 +183,8 @@ def _sharding_constraint(eqn: Any, x: Any) -> Any:
 
 @means("reshard")
 def _reshard(eqn: Any, x: Any) -> Any:
+    if not eqn.outvars[0].aval.shape:  # a number is on all devices
+        return x
     return lax.with_sharding_constraint(x, eqn.params["dst_sharding"])
 
 

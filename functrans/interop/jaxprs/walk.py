@@ -24,7 +24,7 @@ from functrans.ir.program import PRIMITIVES, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.primitives.custom.calls import as_type
-from functrans.primitives.distributed.sharding import sharding_constraint
+from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import (
     derive_from,
@@ -205,10 +205,27 @@ def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
-    asked = eqn.params.get(_LAYOUTS.get(eqn.primitive.name))
-    if isinstance(asked, jax.sharding.NamedSharding) and any(asked.spec):
-        outs = [sharding_constraint(materialize(outs[0]), sharding=asked)]
+    name = _LAYOUTS.get(eqn.primitive.name, "")
+    if isinstance(eqn.params.get(name), jax.sharding.NamedSharding):
+        asked = _asked(eqn, name)
+        outs = outs if asked is None else [sharding_constraint(materialize(outs[0]), sharding=asked)]
     return [materialize(y) for y in outs]
+
+
+def _asked(eqn: Any, name: str) -> Any:
+    """Return the sharding that an equation asks for; None if it is that of the result anyway. JAX's
+    transposes ask for many of these, and operations on both sides of a constraint are not merged."""
+    aval = eqn.outvars[0].aval  # JAX's vmap may leave a spec of other axes in the parameter
+    asked = of_type(aval.sharding, aval.ndim)
+    if asked is None:
+        return eqn.params[name] if any(eqn.params[name].spec) else None
+    free = {**eqn.params, name: None}
+    try:
+        with jax.sharding.use_abstract_mesh(asked.mesh):
+            usual, _ = eqn.primitive.abstract_eval(*[v.aval for v in eqn.invars], **free)
+    except Exception:  # JAX cannot decide
+        return asked
+    return None if usual.sharding == asked else asked
 
 
 def apply(eqn: Any, values: Sequence[Any]) -> list[Any]:

@@ -18,15 +18,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from functrans import errors, jax_trace
+from functrans import errors, jax_trace, runtime
 from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import linear_inputs
+from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.trace import AnyTracer, Trace, Tracer, bind_in, literal, naming, stage, state, typeof
+from functrans.trace import (
+    AnyTracer,
+    Trace,
+    Tracer,
+    bind_in,
+    literal,
+    materialize,
+    naming,
+    stage,
+    state,
+    typeof,
+)
 
 Flat = Sequence[Any]
 Active = tuple[bool, ...]
@@ -323,4 +335,6 @@ def _uses_tracers(program: Program) -> bool:
 
 def staged_call(function: Callable[..., Flat], args: Flat, name: str) -> tuple[Program, tuple[Any, ...]]:
     """Return the closed program of a function at these arguments, and its captured values."""
+    if traced_by_jax():
+        return hoist_constants(runtime.stage_by_jax(function, [materialize(x) for x in args], name))
     return hoist_constants(stage(function, [typeof(x) for x in args], name))

@@ -1,6 +1,8 @@
 """Sharding constraints: hints to XLA's partitioner how an array is laid out on a device mesh.
 
-sharding_constraint[sharding=...] x -> x
+    sharding_constraint[sharding=...] x -> x
+
+With `typed=True` it is not asked for: it keeps the sharding that the type of a result has in JAX.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Cost, Primitive, bytes_of
-from functrans.trace import bind
+from functrans.trace import bind, state
 
 
 class ShardingConstraint(Primitive):
@@ -24,43 +26,77 @@ class ShardingConstraint(Primitive):
     name: str = "sharding_constraint"
     linear_in: tuple[int, ...] = (0,)
 
-    def abstract_eval(self, x: ArrayType, *, sharding: Any) -> ArrayType:
+    def abstract_eval(self, x: ArrayType, *, sharding: Any, typed: bool = False) -> ArrayType:
         return x
 
-    def reference(self, x: Any, *, sharding: Any) -> Any:
+    def reference(self, x: Any, *, sharding: Any, typed: bool = False) -> Any:
         return x
 
-    def lower(self, ctx: Any, x: Any, *, sharding: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, sharding: Any, typed: bool = False) -> Any:
         if isinstance(sharding, jax.sharding.NamedSharding):
-            mesh = left_to_xla(sharding.mesh)
-            sharding = jax.sharding.NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
+            mesh, spec = sharding.mesh, sharding.spec
+            if mesh.explicit_axes and not mesh.are_all_axes_explicit:  # the others are left to XLA
+                spec = jax.P(*[jax.P.UNCONSTRAINED if part is None else part for part in spec])
+            mesh = left_to_xla(mesh)
+            sharding = jax.sharding.NamedSharding(mesh, spec, memory_kind=sharding.memory_kind)
         return ctx.via_jax(lambda v: jax.lax.with_sharding_constraint(v, sharding), x)[0]
 
-    def transpose(self, ct: Any, x: Any, *, sharding: Any) -> Any:
-        return (bind(self, (ct,), {"sharding": sharding}),)
+    def transpose(self, ct: Any, x: Any, **how: Any) -> Any:
+        return (bind(self, (ct,), how),)
 
-    def batch(self, t: Any, args: Any, dims: Any, *, sharding: Any) -> Any:
+    def batch(self, t: Any, args: Any, dims: Any, *, sharding: Any, **how: Any) -> Any:
         d = dims[0]
         if isinstance(sharding, jax.sharding.NamedSharding):
             spec = list(sharding.spec) + [None] * (len(args[0].shape) - 1 - len(sharding.spec))
             _check_free(t.spmd_axis_name, sharding)
             spec.insert(d, t.spmd_axis_name or jax.P.UNCONSTRAINED)
-            sharding = jax.sharding.NamedSharding(left_to_xla(sharding.mesh), jax.P(*spec))
-        return bind(self, args, {"sharding": sharding}), d
+            mesh = sharding.mesh if t.spmd_axis_name else left_to_xla(sharding.mesh)
+            sharding = jax.sharding.NamedSharding(mesh, jax.P(*spec))
+        return bind(self, args, {"sharding": sharding, **how}), d
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types))
 
 
-def laid_out_by_type() -> bool:
-    """Return whether a mesh with explicit axes is set, under which the types of JAX's arrays have
-    shardings."""
-    return jax.sharding.AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
+_EXPLICIT = jax.sharding.AxisType.Explicit
+
+
+def laid_out_by_type(values: Sequence[Any] = ()) -> bool:
+    """Return whether a mesh with explicit axes is set, or one of the values is sharded over such
+    axes: then the types of JAX's arrays have shardings."""
+    if _EXPLICIT in jax.sharding.get_abstract_mesh().axis_types:
+        return True
+    return any([mesh_of_type(x) is not None for x in values])
+
+
+def mesh_of_type(x: Any) -> Any:
+    """Return the mesh with explicit axes over which an array is sharded, or None."""
+    sharding = getattr(getattr(x, "aval", x), "sharding", None)
+    if not isinstance(sharding, jax.sharding.NamedSharding) or not any(sharding.spec):
+        return None
+    return sharding.mesh.abstract_mesh if _EXPLICIT in sharding.mesh.axis_types else None
+
+
+def traced_by_jax() -> bool:
+    """Return whether to leave a transformation to JAX: a mesh with explicit axes is set, and
+    functrans itself is not tracing."""
+    return _EXPLICIT in jax.sharding.get_abstract_mesh().axis_types and state.trace is None
+
+
+def of_type(sharding: Any, ndim: int) -> Any:
+    """Return a sharding over explicit axes as the type of an array in JAX has it; None for any
+    other."""
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        return None
+    mesh, spec = sharding.mesh.abstract_mesh, [*sharding.spec, *[None] * (ndim - len(sharding.spec))]
+    names = {n for part in spec for n in (part if isinstance(part, tuple) else (part,))}
+    if not mesh.explicit_axes or not names <= {None, *mesh.explicit_axes}:
+        return None
+    return jax.sharding.NamedSharding(mesh, jax.P(*spec))
 
 
 def left_to_xla(mesh: Any) -> Any:
-    """Return a mesh with its explicit axes as automatic ones: XLA decides the layouts along them,
-    since our types have none."""
+    """Return a mesh with its explicit axes as automatic ones, along which XLA decides the layouts."""
     kind = jax.sharding.AxisType
     types = tuple([kind.Auto if t == kind.Explicit else t for t in mesh.axis_types])
     if types == mesh.axis_types:
@@ -75,11 +111,10 @@ def automatic_axes() -> AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(left_to_xla(jax.sharding.get_abstract_mesh()))
 
 
-def unknown_layout(what: str) -> errors.NotSupported:
+def unknown_layout() -> errors.NotSupported:
     return errors.NotSupported(
-        f"shard_map: {what} inside a functrans transformation, whose types do not record how "
-        f"arrays are sharded, at\n    {describe(user_source())}\n"
-        "Pass in_specs=, or transform with jax.jit, jax.grad, ... there."
+        "shard_map: in_specs is left out inside a function that functrans traces, whose types do not "
+        f"record how arrays are sharded, at\n    {describe(user_source())}\nPass in_specs=."
     )
 
 

@@ -1,0 +1,60 @@
+"""Functions over meshes with explicit axes: JAX traces them, and we take over the jaxpr.
+
+With explicit axes the type of an array says how it is sharded, and each operation of JAX has a rule
+for the sharding of its result, or an error where that is ambiguous. Our types have no shardings. So
+there JAX traces the user's function, with its own tracers, types and errors; we optimize and compile
+the jaxpr as any other program.
+
+A typed `sharding_constraint` keeps the sharding that the type of a result has. If the program becomes
+a part of another, that one's results count: the constraints are removed, and XLA chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+from jax._src.config import eager_constant_folding
+
+from functrans import runtime
+from functrans.interop.jaxprs.walk import constants_of, exactly, run, type_of_aval
+from functrans.interop.references import made_outside
+from functrans.ir.program import Program
+from functrans.primitives.distributed.sharding import (
+    automatic_axes,
+    laid_out_by_type,
+    mesh_of_type,
+    sharding_constraint,
+)
+from functrans.trace import at_once, stage, state, tracing
+
+
+@runtime.answers(runtime.stage_by_jax)
+def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: str) -> Program:
+    """Let JAX trace a function from flat values to a list of flat values; return its program."""
+    with tracing(None), eager_constant_folding(False), _mesh_of(values):
+        closed = jax.make_jaxpr(function, axis_env=list(state.axes))(*values)
+    for x in closed.consts:
+        if isinstance(x, jax.Ref):
+            raise made_outside(x)
+
+    def body(*values: Any) -> list[Any]:
+        outs = exactly(run(closed.jaxpr, constants_of(closed), values), closed.out_avals)
+        return [_laid_out(y, a.sharding) for y, a in zip(outs, closed.out_avals, strict=True)]
+
+    with at_once(), automatic_axes():  # so that constants are arrays, not JAX tracers
+        return stage(body, [type_of_aval(a) for a in closed.in_avals], name)
+
+
+def _laid_out(y: Any, sharding: Any) -> Any:
+    """Return a value with the sharding of its type in JAX."""
+    return y if sharding.mesh.empty else sharding_constraint(y, sharding=sharding, typed=True)
+
+
+def _mesh_of(values: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Set the mesh of the values if none is set, so that our functions inside are JAX's too."""
+    if laid_out_by_type():
+        return nullcontext()
+    return jax.sharding.use_abstract_mesh(next(filter(None, map(mesh_of_type, values))))
