@@ -141,7 +141,7 @@ if TYPE_CHECKING:
     from functrans.api.derivatives import value_and_grad as value_and_grad
     from functrans.api.derivatives import vjp as vjp
     from functrans.api.devices import device_put as device_put
-    from functrans.api.fwd_and_bwd import fwd_and_bwd as fwd_and_bwd
+    from functrans.api.jacobians import fwd_and_bwd as fwd_and_bwd
     from functrans.api.jacobians import hessian as hessian
     from functrans.api.jacobians import jacfwd as jacfwd
     from functrans.api.jacobians import jacrev as jacobian  # noqa: F401
@@ -200,8 +200,7 @@ else:
             "functrans.api.custom_rules": "closure_convert custom_gradient custom_jvp custom_vjp",
             "functrans.api.derivatives": ("grad jvp linear_transpose linearize value_and_grad vjp"),
             "functrans.api.devices": "device_put",
-            "functrans.api.fwd_and_bwd": "fwd_and_bwd",
-            "functrans.api.jacobians": "hessian jacfwd jacrev jacrev=jacobian",
+            "functrans.api.jacobians": "fwd_and_bwd hessian jacfwd jacrev jacrev=jacobian",
             "functrans.api.jit": "clear_caches disable_jit jit",
             "functrans.api.pmap": "pmap",
             "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
