@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src import api, pjit, shard_map
+from jax._src import api, custom_derivatives, pjit, shard_map
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
@@ -23,17 +23,19 @@ from numpy.lib.array_utils import normalize_axis_index
 from functrans import errors, jax_trace
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
+from functrans.ir.types import is_inexact
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
 from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla, unknown_layout
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.trace import materialize, typeof
+from functrans.trace import Tracer, materialize, typeof
 
 _jax_vjp: Any = api.vjp
 _jax_batch = batching.batch
 _jax_einsum = jax.numpy.einsum
 _jax_shard_map_checks: Any = shard_map._shmap_checks
 _jax_assert_shardings_equal: Any = pjit.assert_shardings_equal
+_jax_maybe_perturbed: Any = custom_derivatives._maybe_perturbed
 _OF_BOTH = {"optimize", "precision", "preferred_element_type"}
 
 
@@ -71,6 +73,12 @@ def _assert_shardings_equal(aval: Any, sharding: Any) -> None:
     nothing."""
     if jax_trace.bridge() is None:
         _jax_assert_shardings_equal(aval, sharding)
+
+
+def _maybe_perturbed(x: Any) -> bool:
+    """Return whether `jax.closure_convert` makes a captured value an argument. JAX looks for its own
+    tracers of a derivative inside others; ours may be differentiated later."""
+    return is_inexact(typeof(x).dtype) if isinstance(x, Tracer) else _jax_maybe_perturbed(x)
 
 
 @functools.wraps(_jax_einsum)
@@ -136,6 +144,8 @@ _batching: Any = batching
 _numpy: Any = jax.numpy
 _shard_map: Any = shard_map
 _pjit: Any = pjit
+_custom_derivatives: Any = custom_derivatives
 _api.vjp, _batching.batch, _numpy.einsum = _vjp, _batch, _einsum
 _shard_map._shmap_checks = _shard_map_checks
 _pjit.assert_shardings_equal = _assert_shardings_equal
+_custom_derivatives._maybe_perturbed = _maybe_perturbed
