@@ -88,6 +88,10 @@ def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
     return _jax_einsum(subscripts, *operands, **how)
 
 
+class _OfJax(Exception):
+    """A result is a sparse array."""
+
+
 class _Mapped:
     """A batched function of flat lists, with the interface that `jax.vmap` calls.
 
@@ -108,23 +112,39 @@ class _Mapped:
                 x if d is None and isinstance(x, (bool, int, float, complex)) else as_array(x)
                 for x, d in zip(values, self.dims, strict=True)
             ]  # a Python number stays one, and can be tested by `if`
-        except errors.NotAnArray:  # references, sparse arrays: JAX has batching rules for them
-            jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
-            return jaxs.call_wrapped(*values)
+        except errors.NotAnArray:
+            return self._by_jax(values)
         name = None if axis.name is no_axis_name else axis.name
         dims = [
             d if d is None else normalize_axis_index(d, typeof(x).ndim)
             for x, d in zip(leaves, self.dims, strict=True)
         ]
-        t, results, found = map_examples(
-            self.fun.call_wrapped, leaves, dims, axis.size, name, tuple(axis.spmd_name or ())
-        )
+        try:
+            t, results, found = map_examples(
+                self._of_arrays, leaves, dims, axis.size, name, tuple(axis.spmd_name or ())
+            )
+        except _OfJax:
+            for store in self.fun.stores:
+                if store is not None:
+                    store.reset()
+            return self._by_jax(values)
         wanted = self.wanted()
         placed = [
             self._placed(t, i, y, d, to)
             for i, (y, d, to) in enumerate(zip(results, found, wanted, strict=True))
         ]
         return placed, [d if to is batching.infer else to for d, to in zip(found, wanted, strict=True)]
+
+    def _of_arrays(self, *values: Any) -> Any:
+        results = self.fun.call_wrapped(*values)
+        if any(map(batching.is_vmappable, results)):
+            raise _OfJax
+        return results
+
+    def _by_jax(self, values: Sequence[Any]) -> Any:
+        """Batch references and sparse arrays, for which JAX has rules."""
+        jaxs = _jax_batch(self.fun, self.axis, self.dims, self.wanted, self.sum_match)
+        return jaxs.call_wrapped(*values)
 
     def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
         """Move the batch axis of a result to where it is wanted."""
