@@ -264,3 +264,11 @@ def test_an_argument_that_a_rule_of_jaxs_closes_over(tolerance):
     want = jax.grad(theirs)(x)
     for found in (ft.grad(ours)(x), ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x)):
         np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def test_the_gradient_of_a_convolution_with_a_constant():
+    x = jnp.arange(1.0, 4.0)
+    ours, theirs = [lambda v, n=n: (n.poly(v) * np.arange(4.0)).sum() for n in (jnp, jax.numpy)]
+    want = jax.grad(theirs)(x)
+    for found in (ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
+        np.testing.assert_allclose(found, want, rtol=1e-5)
