@@ -187,6 +187,22 @@ class checkpoint_policies:
         both = [getattr(p, "description", p) for p in (policy_1, policy_2)]
         return _Policy("save_from_both_policies", *both)
 
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
+        """Save the products without batch axes; they stay in the memory they are in."""
+        return checkpoint_policies.dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_and_offload_only_these_names(
+        *,
+        names_which_can_be_saved: Sequence[str],
+        names_which_can_be_offloaded: Sequence[str],
+        offload_src: str,
+        offload_dst: str,
+    ) -> Policy:
+        """Save the values with any of these names; they stay in the memory they are in."""
+        return _Policy("save_only_these_names", *names_which_can_be_saved, *names_which_can_be_offloaded)
+
 
 def checkpoint_name(x: _T, name: str) -> _T:
     """Give values a name that `checkpoint` policies can refer to.

@@ -13,6 +13,7 @@ from functrans import pytrees as tree
 from functrans.api.arguments import as_arrays, check_callable, counted, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import hold_sparse
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -199,6 +200,8 @@ def vmap(
         if traced_by_jax():
             how = (in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
             return jax.vmap(fun, *how)(*args, **kwargs)
+        if hold_sparse((args, kwargs)):
+            return by_jax(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
         names = partial(argument_names, args, kwargs)
@@ -213,11 +216,18 @@ def vmap(
         flat = FlatFunction(fun, in_tree)
         t, results, found = map_examples(flat, leaves, dims, size, axis_name, spmd)
 
-        wanted = axes.of_result(tree.unflatten(flat.out_tree, results))
+        out = tree.unflatten(flat.out_tree, results)
+        if hold_sparse(out):
+            return by_jax(*args, **kwargs)
+        wanted = axes.of_result(out)
         placed = [
             _place(t, y, d, to, axes, sum_match) for y, d, to in zip(results, found, wanted, strict=True)
         ]
         return tree.unflatten(flat.out_tree, placed)
+
+    def by_jax(*args: Any, **kwargs: Any) -> Any:
+        run = jax.vmap(fun, in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
+        return run(*args, **kwargs)
 
     def by_values(leaves: Sequence[Any], dims: Sequence[int | None], in_tree: Any) -> Any:
         """Run `mapped` for leaves that are references (`new_ref`). For each mapped reference, make

@@ -34,6 +34,8 @@ _MAY_BE_INTEGER = re.compile(r"(^|\| )int( \||$)|Sequence\[int\]")
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
 # Functions that read external data, which must be read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
+# Functions whose custom rule closes over an argument, which may not be a traced one of their program.
+_CLOSES_OVER = {"pinv"}
 _OF_SHAPES = re.compile("_shape_tuple$|_permutations$")  # names of functions of shapes
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
@@ -127,7 +129,7 @@ class _Delegated(JaxFunction):
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
         of_python = _OF_PYTHON.search(str(signature.return_annotation))
         of_python = of_python or _OF_SHAPES.search(self.name)
-        self.in_python = not jitted and (bool(of_python) or self.name in _READS)
+        self.in_python = not jitted and (bool(of_python) or self.name in _READS | _CLOSES_OVER)
         self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
         self.ways = (self.compiled, self.knowing, fun)
         # classes of the arguments -> index of the first way to try

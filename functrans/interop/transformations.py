@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src import api, pjit, shard_map
+from jax._src import api, custom_derivatives, pjit, shard_map
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
@@ -23,17 +23,19 @@ from numpy.lib.array_utils import normalize_axis_index
 from functrans import errors, jax_trace
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
+from functrans.ir.types import is_inexact
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
 from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla, unknown_layout
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.trace import materialize, typeof
+from functrans.trace import Tracer, materialize, typeof
 
 _jax_vjp: Any = api.vjp
 _jax_batch = batching.batch
 _jax_einsum = jax.numpy.einsum
 _jax_shard_map_checks: Any = shard_map._shmap_checks
 _jax_assert_shardings_equal: Any = pjit.assert_shardings_equal
+_jax_maybe_perturbed: Any = custom_derivatives._maybe_perturbed
 _OF_BOTH = {"optimize", "precision", "preferred_element_type"}
 
 
@@ -73,11 +75,21 @@ def _assert_shardings_equal(aval: Any, sharding: Any) -> None:
         _jax_assert_shardings_equal(aval, sharding)
 
 
+def _maybe_perturbed(x: Any) -> bool:
+    """Return whether `jax.closure_convert` makes a captured value an argument. JAX looks for its own
+    tracers of a derivative inside others; ours may be differentiated later."""
+    return is_inexact(typeof(x).dtype) if isinstance(x, Tracer) else _jax_maybe_perturbed(x)
+
+
 @functools.wraps(_jax_einsum)
 def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
     if jax_trace.is_innermost() and _OF_BOTH.issuperset(how):
         return our_einsum(subscripts, *operands, **how)
     return _jax_einsum(subscripts, *operands, **how)
+
+
+class _OfJax(Exception):
+    """A result is a sparse array."""
 
 
 class _Mapped:
@@ -100,23 +112,39 @@ class _Mapped:
                 x if d is None and isinstance(x, (bool, int, float, complex)) else as_array(x)
                 for x, d in zip(values, self.dims, strict=True)
             ]  # a Python number stays one, and can be tested by `if`
-        except errors.NotAnArray:  # references, sparse arrays: JAX has batching rules for them
-            jaxs = _jax_batch(self.fun, axis, self.dims, self.wanted, self.sum_match)
-            return jaxs.call_wrapped(*values)
+        except errors.NotAnArray:
+            return self._by_jax(values)
         name = None if axis.name is no_axis_name else axis.name
         dims = [
             d if d is None else normalize_axis_index(d, typeof(x).ndim)
             for x, d in zip(leaves, self.dims, strict=True)
         ]
-        t, results, found = map_examples(
-            self.fun.call_wrapped, leaves, dims, axis.size, name, tuple(axis.spmd_name or ())
-        )
+        try:
+            t, results, found = map_examples(
+                self._of_arrays, leaves, dims, axis.size, name, tuple(axis.spmd_name or ())
+            )
+        except _OfJax:
+            for store in self.fun.stores:
+                if store is not None:
+                    store.reset()
+            return self._by_jax(values)
         wanted = self.wanted()
         placed = [
             self._placed(t, i, y, d, to)
             for i, (y, d, to) in enumerate(zip(results, found, wanted, strict=True))
         ]
         return placed, [d if to is batching.infer else to for d, to in zip(found, wanted, strict=True)]
+
+    def _of_arrays(self, *values: Any) -> Any:
+        results = self.fun.call_wrapped(*values)
+        if any(map(batching.is_vmappable, results)):
+            raise _OfJax
+        return results
+
+    def _by_jax(self, values: Sequence[Any]) -> Any:
+        """Batch references and sparse arrays, for which JAX has rules."""
+        jaxs = _jax_batch(self.fun, self.axis, self.dims, self.wanted, self.sum_match)
+        return jaxs.call_wrapped(*values)
 
     def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
         """Move the batch axis of a result to where it is wanted."""
@@ -136,6 +164,8 @@ _batching: Any = batching
 _numpy: Any = jax.numpy
 _shard_map: Any = shard_map
 _pjit: Any = pjit
+_custom_derivatives: Any = custom_derivatives
 _api.vjp, _batching.batch, _numpy.einsum = _vjp, _batch, _einsum
 _shard_map._shmap_checks = _shard_map_checks
 _pjit.assert_shardings_equal = _assert_shardings_equal
+_custom_derivatives._maybe_perturbed = _maybe_perturbed

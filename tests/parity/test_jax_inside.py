@@ -15,6 +15,7 @@ import jax.numpy as J
 import numpy as np
 import pytest
 from jax import lax as L
+from jax.experimental.ode import odeint
 
 import functrans as ft
 from tests.support.closeness import assert_close
@@ -219,6 +220,17 @@ def test_symbolic_zeros_reach_rules_as_in_jax():
     g.defvjp(forward, backward, symbolic_zeros=True)
     assert float(ft.grad(lambda x: g(x, 2.0)[0])(3.0)) == 2.0
     assert seen[1:] == [[True, False], [False, True]]
+
+
+def test_closure_convert_makes_arguments_of_traced_values():
+    def solved(x):
+        rate = J.cos(x)
+        return odeint(lambda y, t: -y * rate, x, J.array([0.0, 1.0]))[-1].sum()
+
+    x = J.arange(1.0, 4.0)
+    want = jax.jit(jax.grad(solved))(x)
+    for found in (ft.jit(jax.grad(solved))(x), ft.grad(solved)(x), ft.grad(ft.jit(solved))(x)):
+        np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
 def test_a_rule_may_look_at_values_where_there_are_some():

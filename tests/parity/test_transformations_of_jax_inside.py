@@ -176,3 +176,20 @@ def test_outside_it_is_jaxs():
     assert str(jax.make_jaxpr(jax.grad(loss))(X)) == str(before)
     inside = jax.make_jaxpr(lambda x: ft.jit(lambda y: y * 2)(jax.grad(loss)(x)))(X)
     assert str(inside).count("functrans") == 1
+
+
+def test_sparse_arrays_are_mapped_by_jax():
+    x = jnp.arange(6.0).reshape(2, 3)
+
+    def made(row):
+        return sparse.BCOO.fromdense(row, nse=3)
+
+    def read(m):
+        return m.todense() * m.shape[0]
+
+    want = jax.vmap(made)(x)
+    for vmap in (jax.vmap, ft.vmap):
+        for call in (lambda f: f, ft.jit):
+            m = call(vmap(made))(x)
+            assert (m.shape, m.n_batch) == (want.shape, want.n_batch) == ((2, 3), 1)
+            np.testing.assert_array_equal(call(vmap(read))(m), 3 * x)

@@ -273,3 +273,20 @@ def test_numpy_arrays_are_cast_before_they_are_cut_to_32_bits(value, dtype):
     ours, theirs = jnp.asarray(value, dtype), jax.numpy.asarray(value, dtype)
     assert ours.dtype == theirs.dtype
     np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("tolerance", [0.1, jnp.float32(0.1)])
+def test_an_argument_that_a_rule_of_jaxs_closes_over(tolerance):
+    x = np.eye(2, dtype="float32") * 2
+    ours, theirs = [lambda m, n=n: n.linalg.pinv(m, rtol=tolerance).sum() for n in (jnp, jax.numpy)]
+    want = jax.grad(theirs)(x)
+    for found in (ft.grad(ours)(x), ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x)):
+        np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def test_the_gradient_of_a_convolution_with_a_constant():
+    x = jnp.arange(1.0, 4.0)
+    ours, theirs = [lambda v, n=n: (n.poly(v) * np.arange(4.0)).sum() for n in (jnp, jax.numpy)]
+    want = jax.grad(theirs)(x)
+    for found in (ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
+        np.testing.assert_allclose(found, want, rtol=1e-5)

@@ -26,6 +26,13 @@ POLICIES = {
     "dots without batch": lambda p: p.checkpoint_dots_with_no_batch_dims,
     "names": lambda p: p.save_only_these_names("a"),
     "other names": lambda p: p.save_any_names_but_these("a"),
+    "offloaded dots": lambda p: p.offload_dot_with_no_batch_dims("device", "pinned_host"),
+    "offloaded names": lambda p: p.save_and_offload_only_these_names(
+        names_which_can_be_saved=["b"],
+        names_which_can_be_offloaded=["a"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
     "both": lambda p: p.save_from_both_policies(p.dots_saveable, p.save_only_these_names("a")),
 }
 
@@ -83,6 +90,8 @@ def test_a_policy_keeps_what_it_names(policy):
         "dots": ["dot_general"] * 2,
         "dots without batch": ["dot_general"] * 2,
         "names": ["the"],
+        "offloaded dots": ["dot_general"] * 2,
+        "offloaded names": ["the"],
         "other names": [],
         "both": ["dot_general"] * 2 + ["the"],
     }

@@ -12,7 +12,7 @@ from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of
+from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
 from functrans.primitives.contractions.dot_general import (
     Axes,
     accumulation_dtype,
@@ -169,7 +169,7 @@ class Convolution(Primitive):
         t = typeof(ct)
         if t.size == 0:
             return None, None
-        n, k, o = _sizes(lhs, x.shape), _sizes(rhs, y.shape), _sizes(out, t.shape)
+        n, k, o = [_sizes(axes, type_of(v).shape) for axes, v in ((lhs, x), (rhs, y), (out, ct))]
         full_n = [dilated(n[a], d) for a, d in zip(spatial, lhs_dilation, strict=True)]
         full_k = [dilated(k[a], d) for a, d in zip(spatial, rhs_dilation, strict=True)]
         full_o = [dilated(o[a], s) for a, s in zip(spatial, strides, strict=True)]
