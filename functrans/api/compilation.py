@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+import jax
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax.stages import Lowered, Traced
 
@@ -27,6 +28,7 @@ _Q = ParamSpec("_Q")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
 
+_jax_eval_shape: Any = jax.eval_shape
 _SWITCHES = 8  # limit per function whose signatures need different options; then the last is kept
 
 
@@ -100,6 +102,21 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
 
     def __repr__(self) -> str:
         return f"<jitted {self.jitted_function!r}>"
+
+    def _cache_size(self) -> int:  # the name in JAX
+        return self.cache_size()
+
+
+@functools.wraps(_jax_eval_shape)
+def _eval_shape(fun: Any, *args: Any, **kwargs: Any) -> Any:
+    """Ask a jitted function, which knows its static arguments. JAX asks objects of its own class."""
+    if isinstance(fun, Jitted):
+        return fun.eval_shape(*args, **kwargs)
+    return _jax_eval_shape(fun, *args, **kwargs)
+
+
+_jax: Any = jax
+_jax.eval_shape = _eval_shape
 
 
 class Compiled:

@@ -272,6 +272,8 @@ class _Entry:
             xla.stop_at_first_nan(made.program, made.leaves)
         leaves, in_tree = tree.flatten((args, kwargs))
         arrays = [x for x in leaves if _is_array(x)]
+        if any([d.__class__ is not int for x in arrays for d in x.shape]):
+            return fun(*args, **kwargs)  # sizes are symbols of jax.export: JAX traces it alone
         staged, local.staged = local.staged, None
         if staged is None:
             retracing.record(self.serial, fun, statics, args, kwargs, False)

@@ -131,14 +131,19 @@ def pmap(
                 parallel.check_places(axes, leaves, names)
             raise
 
+    def jitted() -> Jitted[..., Any]:
+        return jit(call, static_argnums=tuple(statics.numbers), donate_argnums=tuple(donated))
+
     @boundary
     def lower(*args: Any, **kwargs: Any) -> Any:
-        static = tuple(statics.numbers)
-        whole = jit(call, static_argnums=static, donate_argnums=tuple(donated))
-        return whole.lower(*args, **kwargs)
+        return jitted().lower(*args, **kwargs)
+
+    @boundary
+    def eval_shape(*args: Any, **kwargs: Any) -> Any:
+        return jitted().eval_shape(*args, **kwargs)
 
     whole = Jitted(call, fun)
-    whole.lower = lower
+    whole.lower, whole.eval_shape = lower, eval_shape
     return whole
 
 

@@ -4,6 +4,7 @@ import pickle
 
 import jax
 import jax.custom_batching
+import jax.export
 import numpy as np
 import pytest
 
@@ -108,6 +109,28 @@ def test_static_arguments_of_checkpoint():
         assert library.grad(library.checkpoint(f, static_argnums=1))(3.0, [1, 2]) == 2.0
     assert ft.grad(ft.checkpoint(f, static_argnames=("n",)))(3.0, n=2) == 6.0
     assert ft.grad(ft.checkpoint(static_argnames="n")(f))(3.0, n=3) == 27.0
+
+
+def test_jax_asks_our_jitted_functions_for_types_with_their_static_arguments():
+    f = ft.jit(lambda x, n, mode: x * n if mode == "times" else x[:n], static_argnames=("n", "mode"))
+    for library in (ft, jax):
+        assert library.eval_shape(f, np.ones(3), n=2, mode="slice").shape == (2,)
+        assert library.eval_shape(f, x=np.ones(3), n=2, mode="times").shape == (3,)
+        g = ft.pmap(lambda x, n: x[:n], static_broadcasted_argnums=1)
+        assert library.eval_shape(g, np.ones((1, 3)), 2).shape == (1, 2)
+    assert f._cache_size() == 0
+    f(np.ones(3), n=2, mode="times")
+    assert f._cache_size() == 1
+
+
+def test_export_with_symbols_for_sizes():
+    (n,) = jax.export.symbolic_shape("n")
+    inner = ft.jit(lambda x: jax.numpy.cumsum(x, 0))
+    f = ft.jit(lambda x: inner(x).reshape(-1))
+    exported = jax.export.export(f)(jax.ShapeDtypeStruct((n, 2), "float32"))
+    assert str(exported.out_avals[0].shape) == "(2*n,)"
+    np.testing.assert_array_equal(exported.call(np.ones((3, 2), "float32")), [1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(f(np.ones((2, 2), "float32")), [1, 1, 2, 2])
 
 
 # --- control flow ---------------------------------------------------------------------------------
