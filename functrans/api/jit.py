@@ -120,8 +120,9 @@ def jit(
       [0. 0. 0.]
     """
     options = {k: v for k, v in locals().items() if k != "fun"}
+    with_options = functools.partial(jit, **options)
     if fun is None:
-        return functools.partial(jit, **options)
+        return with_options
     check_callable(fun, "jit")
     inline = options.pop("inline")
     del options["passes"], options["cpu"]
@@ -190,7 +191,7 @@ def jit(
         compiled.clear_cache()
         nested.clear()
 
-    call = Jitted(run, fun)
+    call = Jitted(run, fun, with_options)
     call.lower, call.trace, call.eval_shape = map(told, ("lower", "trace", "eval_shape"))
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     _HOW[call] = How(statics, chain, plain)

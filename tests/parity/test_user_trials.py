@@ -1,5 +1,6 @@
 """What a new user met: small programs beside JAX, and what misuse is told."""
 
+import copy
 import pickle
 
 import jax
@@ -121,6 +122,20 @@ def test_jax_asks_our_jitted_functions_for_types_with_their_static_arguments():
     assert f._cache_size() == 0
     f(np.ones(3), n=2, mode="times")
     assert f._cache_size() == 1
+
+
+def doubled(x, n):
+    return 2 * x[:n]
+
+
+def test_a_jitted_function_is_copied_and_pickled():
+    f = ft.jit(doubled, static_argnums=1)
+    copies = [copy.copy(f), copy.deepcopy({"step": f})["step"], pickle.loads(pickle.dumps(f))]
+    g = ft.pmap(doubled, static_broadcasted_argnums=1)
+    for made in copies:
+        np.testing.assert_array_equal(made(np.ones(3, "float32"), 2), [2, 2])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(g))(np.ones((1, 3), "float32"), 2), [[2, 2]])
+    assert copy.deepcopy(g) is g
 
 
 def test_export_with_symbols_for_sizes():
