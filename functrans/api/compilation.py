@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
+import jax
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax.stages import Lowered, Traced
 
@@ -27,6 +28,7 @@ _Q = ParamSpec("_Q")
 _R = TypeVar("_R")
 _S = TypeVar("_S")
 
+_jax_eval_shape: Any = jax.eval_shape
 _SWITCHES = 8  # limit per function whose signatures need different options; then the last is kept
 
 
@@ -67,9 +69,21 @@ class Shared:
 class Jitted(functools.partial[_R], Generic[_P, _R]):
     """The callable that `jit` and `pmap` return. Its methods also accept `ShapeDtypeStruct`s for
     arrays. They are slots, not function attributes, which `functools.wraps` would copy to wrappers.
-    As a `functools.partial`, it costs little more to call than a function."""
+    As a `functools.partial`, it costs little more to call than a function.
 
-    __slots__ = ("cache_size", "clear_cache", "eval_shape", "jitted_function", "lower", "program", "trace")
+    with_options : the transformation with its options; applied to the function when unpickled
+    """
+
+    __slots__ = (
+        "cache_size",
+        "clear_cache",
+        "eval_shape",
+        "jitted_function",
+        "lower",
+        "program",
+        "trace",
+        "with_options",
+    )
 
     cache_size: Callable[[], int]
     clear_cache: Callable[[], None]
@@ -78,11 +92,14 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     lower: Callable[..., Lowered]
     program: Callable[..., Program]
     trace: Callable[..., Traced]
+    with_options: Callable[[Callable[_P, _R]], Any]
 
-    def __new__(cls, call: Callable[..., Any], fun: Callable[_P, _R]) -> Self:
+    def __new__(
+        cls, call: Callable[..., Any], fun: Callable[_P, _R], with_options: Callable[..., Any]
+    ) -> Self:
         made = super().__new__(cls, call)
         functools.update_wrapper(made, fun)
-        made.jitted_function = fun
+        made.jitted_function, made.with_options = fun, with_options
         return made
 
     if TYPE_CHECKING:
@@ -100,6 +117,30 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
 
     def __repr__(self) -> str:
         return f"<jitted {self.jitted_function!r}>"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: Any) -> Self:  # as of a function
+        return self
+
+    def __reduce__(self) -> Any:
+        return self.with_options, (self.jitted_function,)
+
+    def _cache_size(self) -> int:  # the name in JAX
+        return self.cache_size()
+
+
+@functools.wraps(_jax_eval_shape)
+def _eval_shape(fun: Any, *args: Any, **kwargs: Any) -> Any:
+    """Ask a jitted function, which knows its static arguments. JAX asks objects of its own class."""
+    if isinstance(fun, Jitted):
+        return fun.eval_shape(*args, **kwargs)
+    return _jax_eval_shape(fun, *args, **kwargs)
+
+
+_jax: Any = jax
+_jax.eval_shape = _eval_shape
 
 
 class Compiled:

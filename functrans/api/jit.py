@@ -121,8 +121,9 @@ def jit(
       [0. 0. 0.]
     """
     options = {k: v for k, v in locals().items() if k != "fun"}
+    with_options = functools.partial(jit, **options)
     if fun is None:
-        return functools.partial(jit, **options)
+        return with_options
     check_callable(fun, "jit")
     inline = options.pop("inline")
     del options["passes"], options["cpu"]
@@ -191,7 +192,7 @@ def jit(
         compiled.clear_cache()
         nested.clear()
 
-    call = Jitted(run, fun)
+    call = Jitted(run, fun, with_options)
     call.lower, call.trace, call.eval_shape = map(told, ("lower", "trace", "eval_shape"))
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     _HOW[call] = How(statics, chain, plain)
@@ -273,6 +274,8 @@ class _Entry:
             xla.stop_at_first_nan(made.program, made.leaves)
         leaves, in_tree = tree.flatten((args, kwargs))
         arrays = [x for x in leaves if _is_array(x)]
+        if any([d.__class__ is not int for x in arrays for d in x.shape]):
+            return fun(*args, **kwargs)  # sizes are symbols of jax.export: JAX traces it alone
         staged, local.staged = local.staged, None
         if staged is None:
             retracing.record(self.serial, fun, statics, args, kwargs, False)

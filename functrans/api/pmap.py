@@ -7,6 +7,7 @@ mesh, and the whole is jitted. So derivatives, collectives and nesting are those
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial, wraps
@@ -88,6 +89,7 @@ def pmap(
       >>> print(share(jnp.ones(n)).sum())
       1.0
     """
+    with_options = functools.partial(pmap, **{k: v for k, v in locals().items() if k != "fun"})
     axes = MappedAxes("pmap", fun, in_axes, out_axes, axis_name)
     statics = StaticArguments(fun, static_broadcasted_argnums, None, "static_broadcasted_argnums")
     donated = frozenset(statics.donated(donate_argnums))
@@ -131,14 +133,19 @@ def pmap(
                 parallel.check_places(axes, leaves, names)
             raise
 
+    def jitted() -> Jitted[..., Any]:
+        return jit(call, static_argnums=tuple(statics.numbers), donate_argnums=tuple(donated))
+
     @boundary
     def lower(*args: Any, **kwargs: Any) -> Any:
-        static = tuple(statics.numbers)
-        whole = jit(call, static_argnums=static, donate_argnums=tuple(donated))
-        return whole.lower(*args, **kwargs)
+        return jitted().lower(*args, **kwargs)
 
-    whole = Jitted(call, fun)
-    whole.lower = lower
+    @boundary
+    def eval_shape(*args: Any, **kwargs: Any) -> Any:
+        return jitted().eval_shape(*args, **kwargs)
+
+    whole = Jitted(call, fun, with_options)
+    whole.lower, whole.eval_shape = lower, eval_shape
     return whole
 
 

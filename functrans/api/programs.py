@@ -14,6 +14,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, check_callable
+from functrans.api.compilation import Jitted
 from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.backends import reference
 from functrans.ir.check import check_program
@@ -142,6 +143,8 @@ def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> P
     """
     if traced_by_jax():
         return jax.eval_shape(fun, *args, **kwargs)
+    if isinstance(fun, Jitted):  # which knows its static arguments
+        return fun.eval_shape(*args, **kwargs)
     return _structs(StaticArguments(fun, None, None).staged(args, kwargs))
 
 

@@ -105,7 +105,7 @@ class PjitFunction(Jitted[..., Any]):
                 hide_frames(error)
                 raise
 
-        made = super().__new__(cls, run, fun)
+        made = super().__new__(cls, run, fun, jit)
         made.theirs, made._function, made._make = theirs, function, make
         made.ours, made._jitted = made._first, None
         return made
@@ -167,12 +167,6 @@ class PjitFunction(Jitted[..., Any]):
 
     def __reduce__(self) -> Any:  # unpickled in another process, it is JAX's function
         return _itself, (self.theirs,)
-
-    def __copy__(self) -> PjitFunction:
-        return self
-
-    def __deepcopy__(self, _memo: Any) -> PjitFunction:
-        return self
 
 
 def _itself(x: Any) -> Any:

@@ -5,7 +5,7 @@ is the innermost trace, `jax.grad`, `jax.value_and_grad`, `jax.jacrev` and `jax.
 their arguments and results; the pullback and the batching in between are ours, which are faster and
 visible to our passes. `jax.vjp` called by name stays JAX's, since callers inspect its pullback.
 `jax.numpy.einsum` searches a contraction order and makes a jitted function in each call, which is
-half of the tracing time of a transformer; ours caches both.
+half of the tracing time of a transformer; ours caches both. `jax.named_scope` names our equations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax._src import api, custom_derivatives, pjit, shard_map
+from jax._src import api, custom_derivatives, pjit, shard_map, source_info_util
 from jax._src.core import no_axis_name
 from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
@@ -23,6 +23,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from functrans import errors, jax_trace
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
+from functrans.ir.source import scopes
 from functrans.ir.types import is_inexact
 from functrans.lax.arguments import as_array
 from functrans.numpy.einsums import einsum as our_einsum
@@ -79,6 +80,29 @@ def _maybe_perturbed(x: Any) -> bool:
     """Return whether `jax.closure_convert` makes a captured value an argument. JAX looks for its own
     tracers of a derivative inside others; ours may be differentiated later."""
     return is_inexact(typeof(x).dtype) if isinstance(x, Tracer) else _jax_maybe_perturbed(x)
+
+
+class _NamedScope(source_info_util.ExtendNameStackContextManager):
+    """JAX's `named_scope`, with which libraries name their modules, names our equations, too."""
+
+    __slots__ = ("_outer",)
+
+    def __enter__(self) -> Any:
+        self._outer = scopes.path
+        scopes.path = f"{self._outer}{self.name}/"
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        scopes.path = self._outer
+        super().__exit__(*error)
+
+    def __call__(self, fun: Any) -> Any:
+        @functools.wraps(fun)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            with _NamedScope(self.name):
+                return fun(*args, **kwargs)
+
+        return named
 
 
 @functools.wraps(_jax_einsum)
@@ -169,3 +193,5 @@ _api.vjp, _batching.batch, _numpy.einsum = _vjp, _batch, _einsum
 _shard_map._shmap_checks = _shard_map_checks
 _pjit.assert_shardings_equal = _assert_shardings_equal
 _custom_derivatives._maybe_perturbed = _maybe_perturbed
+_source_info: Any = source_info_util
+_source_info.extend_name_stack = _NamedScope

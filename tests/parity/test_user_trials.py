@@ -1,9 +1,11 @@
 """What a new user met: small programs beside JAX, and what misuse is told."""
 
+import copy
 import pickle
 
 import jax
 import jax.custom_batching
+import jax.export
 import numpy as np
 import pytest
 
@@ -126,6 +128,42 @@ def test_a_number_that_is_not_mapped_stays_one():
         return jax.nn.dot_product_attention(q, q, q, is_causal=True)
 
     np.testing.assert_allclose(ft.jit(attended)(q), jax.jit(attended)(q), rtol=1e-5, atol=1e-6)
+
+
+def test_jax_asks_our_jitted_functions_for_types_with_their_static_arguments():
+    f = ft.jit(lambda x, n, mode: x * n if mode == "times" else x[:n], static_argnames=("n", "mode"))
+    for library in (ft, jax):
+        assert library.eval_shape(f, np.ones(3), n=2, mode="slice").shape == (2,)
+        assert library.eval_shape(f, x=np.ones(3), n=2, mode="times").shape == (3,)
+        g = ft.pmap(lambda x, n: x[:n], static_broadcasted_argnums=1)
+        assert library.eval_shape(g, np.ones((1, 3)), 2).shape == (1, 2)
+    assert f._cache_size() == 0
+    f(np.ones(3), n=2, mode="times")
+    assert f._cache_size() == 1
+
+
+def doubled(x, n):
+    return 2 * x[:n]
+
+
+def test_a_jitted_function_is_copied_and_pickled():
+    f = ft.jit(doubled, static_argnums=1)
+    copies = [copy.copy(f), copy.deepcopy({"step": f})["step"], pickle.loads(pickle.dumps(f))]
+    g = ft.pmap(doubled, static_broadcasted_argnums=1)
+    for made in copies:
+        np.testing.assert_array_equal(made(np.ones(3, "float32"), 2), [2, 2])
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(g))(np.ones((1, 3), "float32"), 2), [[2, 2]])
+    assert copy.deepcopy(g) is g
+
+
+def test_export_with_symbols_for_sizes():
+    (n,) = jax.export.symbolic_shape("n")
+    inner = ft.jit(lambda x: jax.numpy.cumsum(x, 0))
+    f = ft.jit(lambda x: inner(x).reshape(-1))
+    exported = jax.export.export(f)(jax.ShapeDtypeStruct((n, 2), "float32"))
+    assert str(exported.out_avals[0].shape) == "(2*n,)"
+    np.testing.assert_array_equal(exported.call(np.ones((3, 2), "float32")), [1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(f(np.ones((2, 2), "float32")), [1, 1, 2, 2])
 
 
 # --- control flow ---------------------------------------------------------------------------------

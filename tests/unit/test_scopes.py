@@ -142,3 +142,23 @@ def test_make_jaxpr():
     assert summed.equations[0].params["sizes"] == (4,)
     with pytest.raises(NameError):
         ft.make_jaxpr(lambda x: ft.lax.psum(x, "i"))(1.0)
+
+
+def test_scopes_of_jax_name_our_operations():
+    ft.jit(lambda x: x)(1.0)  # from the first trace on
+
+    @jax.named_scope("outer")
+    def f(x: Any) -> Any:
+        with jax.named_scope("inner"):
+            return jax.numpy.sin(x)
+
+    def g(x: Any) -> Any:
+        return f(x) + jax.named_call(lambda x: jax.numpy.cos(x), name="called")(x)
+
+    shown = " ".join(names(g, 1.0))
+    assert "outer/inner/" in shown
+    assert "called/" in shown
+    with pytest.raises(KeyError), jax.named_scope("lost"):
+        raise KeyError
+    told = str(ft.find_nan(lambda x: jax.numpy.log(x))(-1.0))
+    assert "lost/" not in told
