@@ -14,6 +14,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any, NamedTuple
 
 import jax
@@ -74,6 +75,7 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
 
 # A transformer's step: at least MANY matrix products, with a median of at least LARGE FLOPs.
 MANY, LARGE = 40, 16_000_000
+WIDE = 32  # median of the features of convolutions; with fewer the defaults are faster
 
 
 class Wanted(NamedTuple):
@@ -99,7 +101,8 @@ def _wanted(program: Program) -> Wanted | None:
     if convolutions:  # grouped convolutions take 1.5 times as long with either set
         rank = convolutions[0].outputs[0].type.ndim
         sums = [e for e in equations if _is_statistic(e, rank)]
-        if any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
+        narrow = np.median([*map(_features, convolutions)]) < WIDE
+        if narrow or any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
             return None
         return Wanted("all but convolutions", convolutions[0], "normalised convolutions")
     if len(products) >= MANY and np.median([flops_of(e) for e in products]) >= LARGE:
@@ -113,6 +116,13 @@ def _is_statistic(e: Equation, rank: int) -> bool:
         return False
     t = e.inputs[0].type
     return bool(t.ndim >= rank and e.outputs[0].type.size < t.size)
+
+
+def _features(e: Equation) -> int:
+    """Return the number of features in the result of a convolution."""
+    kernel, result = e.params["rhs"], e.params["out"]
+    sizes = zip(result, e.outputs[0].type.shape, strict=True)
+    return prod([n for name, n in sizes if name in kernel and name not in e.params["spatial"]])
 
 
 def _has_groups(e: Equation) -> bool:
