@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import jax
 from jax._src import traceback_util
 from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
-from jax._src.interpreters.batching import is_vmappable, vmappables
+from jax._src.interpreters.batching import is_vmappable as is_vmappable
+from jax._src.interpreters.batching import vmappables as vmappables
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
 # Hide our frames from `jax.debug.breakpoint`, so that it shows the user's frames only.
@@ -151,9 +151,3 @@ def evaluating() -> Iterator[None]:
         yield
     finally:
         go_to(before)
-
-
-def hold_sparse(values: Any) -> bool:
-    """Return whether a pytree holds sparse arrays, which only JAX's vmap can map: it changes their
-    shapes, too."""
-    return bool(vmappables) and any(map(is_vmappable, jax.tree.leaves(values, is_leaf=is_vmappable)))

@@ -13,7 +13,7 @@ from functrans import pytrees as tree
 from functrans.api.arguments import as_arrays, check_callable, counted, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
-from functrans.jax_trace import hold_sparse
+from functrans.jax_trace import is_vmappable, vmappables
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -197,10 +197,7 @@ def vmap(
     @boundary
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if traced_by_jax():
-            how = (in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
-            return jax.vmap(fun, *how)(*args, **kwargs)
-        if hold_sparse((args, kwargs)):
+        if traced_by_jax() or _hold_sparse((args, kwargs)):
             return by_jax(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
@@ -217,7 +214,7 @@ def vmap(
         t, results, found = map_examples(flat, leaves, dims, size, axis_name, spmd)
 
         out = tree.unflatten(flat.out_tree, results)
-        if hold_sparse(out):
+        if _hold_sparse(out):
             return by_jax(*args, **kwargs)
         wanted = axes.of_result(out)
         placed = [
@@ -284,6 +281,12 @@ def map_examples(
     t = Batching(size, axis_name, spmd_axis_name)
     results, found = t.run(program, values, [d for d in dims if d is not None])
     return t, results, found
+
+
+def _hold_sparse(values: PyTree) -> bool:
+    """Return whether a pytree holds sparse arrays, which only JAX's vmap can map: it changes their
+    shapes, too."""
+    return bool(vmappables) and any(map(is_vmappable, tree.leaves(values, is_vmappable)))
 
 
 def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: MappedAxes, sum_match: bool) -> Any:
