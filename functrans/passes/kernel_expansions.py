@@ -98,9 +98,7 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
         i, j = lhs.index(summed[0]), rhs.index(summed[0])
         size = typeof(x).shape[i]
 
-        def term(x: Any, y: Any, k: int) -> Any:
-            return dot_general(_at(x, i, k), _at(y, j, k), lhs=without(lhs, i), rhs=without(rhs, j), out=out)
-
+        term = _term(lhs, rhs, out, i, j)
         if _are_few(summed, lhs, rhs, typeof(x).shape):
             return functools.reduce(add, [term(x, y, k) for k in range(size)])
         matrix, axis = (x, i) if typeof(y).size == size else (y, j)  # the other is a vector
@@ -113,6 +111,12 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
     last = tuple(range(len(out), len(out) + len(summed)))
     return reduce_sum(made, axes=last) if summed else made
+
+
+def _term(lhs: Values, rhs: Values, out: Values, i: int, j: int) -> Callable[[Any, Any, int], Any]:
+    """Return the function `(x, y, k) -> term k` of a product that sums over axis i of x and j of y."""
+    names = {"lhs": without(lhs, i), "rhs": without(rhs, j), "out": out}
+    return lambda x, y, k: dot_general(_at(x, i, k), _at(y, j, k), **names)
 
 
 def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j: int, many: int) -> Any:
@@ -143,9 +147,7 @@ def in_steps(e: Equation) -> Program:
     axis, _ = max(_summed(e), key=lambda found: found[1])
     i, j = lhs.index(axis), rhs.index(axis)
 
-    def term(x: Any, y: Any, k: int) -> Any:
-        return dot_general(_at(x, i, k), _at(y, j, k), lhs=without(lhs, i), rhs=without(rhs, j), out=out)
-
+    term = _term(lhs, rhs, out, i, j)
     return stage(lambda x, y: [_accumulated(term, x, y, i, j, 1)], [v.type for v in e.inputs], "product")
 
 
@@ -189,9 +191,8 @@ def _products(e: Equation) -> int:
 
 
 def _sums(e: Equation) -> bool:
-    lhs, rhs = _axes(e, 0), _axes(e, 1)
-    summed = [n for n in lhs if n not in e.params["out"]]
-    return bool(summed) and not _are_few(summed, lhs, rhs, e.inputs[0].type.shape)
+    summed = [n for n, _ in _summed(e)]
+    return bool(summed) and not _are_few(summed, _axes(e, 0), _axes(e, 1), e.inputs[0].type.shape)
 
 
 def _axes(e: Equation, operand: int) -> Values:
