@@ -7,8 +7,9 @@ against the plain step of the same model under `jax.jit`, which its user would p
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from benchmarks.timing import clear, quartiles, turns
 
 Jit = Callable[[Callable[..., Any]], Any]
 ROUNDING = 1e-2  # as in training.py
+FIRST = 3  # first steps of each side
 
 
 def one_word(fun: Callable[..., Any]) -> Any:
@@ -179,7 +181,7 @@ def measured(program: Program, repeats: int) -> Steps:
     line = Steps(program.name, within=program.within)
     jits = [program.jitted(one_word), program.jitted(jax.jit)]
     try:
-        line.first = tuple([first_step(jit, program.args) for jit in jits])  # type: ignore[assignment]
+        line.first = first_steps(jits, program.args)
     except Exception as error:
         line.failure = f"{type(error).__name__}: {error}".splitlines()[0]
         return line
@@ -195,12 +197,20 @@ def measured(program: Program, repeats: int) -> Steps:
     return line
 
 
-def first_step(jitted: Any, args: tuple[Any, ...]) -> float:
-    """Return the seconds of a first call."""
-    clear()
-    start = time.perf_counter()
-    jax.block_until_ready(jitted(*args))
-    return time.perf_counter() - start
+def first_steps(jits: Sequence[Any], args: tuple[Any, ...]) -> Any:
+    """Return the seconds of a first call of each, the medians of FIRST in turn. What only the first
+    compilation of a process does is done before."""
+    seconds: list[list[float]] = [[] for _ in jits]
+    sides = list(zip(jits, seconds, strict=True))
+    jax.block_until_ready(jits[-1](*args))
+    for _ in range(FIRST):
+        for jitted, taken in sides:
+            clear()
+            start = time.perf_counter()
+            jax.block_until_ready(jitted(*args))
+            taken.append(time.perf_counter() - start)
+        sides.reverse()
+    return tuple(map(statistics.median, seconds))
 
 
 def temporaries(jitted: Any, args: tuple[Any, ...]) -> float:

@@ -193,6 +193,8 @@ _SHIFTED, _SHIFTED_WHOLE = 49, 27
 _SUMS, _PRODUCTS = 49, 32
 # Matrix products are faster only if there are many, and each has enough results.
 _GROUPS, _RESULTS = 8, 16
+# Elements of a transposed operand. XLA fuses smaller transposes with what computes the operand.
+_COPIED = 2**16
 
 
 def faster_convolution(
@@ -221,6 +223,11 @@ def faster_convolution(
     if groups >= _GROUPS and places <= _PRODUCTS and set(axes["lhs_dilation"]) == {1}:
         return lambda x, y: by_products(x, y, sizes, axes), False
     return None, False
+
+
+def is_copied(kind: ir.RankedTensorType) -> bool:
+    """Return whether a transposed operand of a convolution is a copy of its own."""
+    return prod(kind.shape) >= _COPIED and isinstance(kind.element_type, ir.FloatType)
 
 
 def _is_contraction(size: dict[int, int], kernel: dict[int, int], axes: Params) -> bool:

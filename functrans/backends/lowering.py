@@ -358,6 +358,14 @@ class Lowering:
         """Emit a transpose of x."""
         return hlo.transpose(x, ir.DenseI64ArrayAttr.get(order))
 
+    def transposed_copy(self, x: Any, order: Sequence[int]) -> Any:
+        """Emit a transpose of x that XLA:CPU does not fuse with what computes a large x, which would
+        compute it by columns."""
+        kind = ir.RankedTensorType.get([x.type.shape[i] for i in order], x.type.element_type)
+        if not self.on_this_cpu or x.owner.__class__ is ir.Block or not cpu.is_copied(kind):
+            return self.transpose(x, order)
+        return self._alone(lambda x: [self.transpose(x, order)], tuple(order), [kind], x)[0]
+
     def reduce(self, op: Any, x: Any, start: Any, axes: Sequence[int]) -> Any:
         """Emit a reduction of x, of the first operand's type, over `axes` with a binary operation
         such as `hlo.AddOp` and the initial value `start`."""
@@ -432,18 +440,24 @@ class Lowering:
 
     def outlined(self, function: Callable[..., Any], key: Any, *operands: Any) -> Any:
         """Lower through a JAX function, as a function of its own that XLA:CPU does not inline: its
-        operations are not fused with those outside, and not computed again for each reader. Calls
-        with the same key, types and name share it."""
+        operations are not fused with those outside, and not computed again for each reader."""
         results = [self.type(t) for t in self.out_types]
+        return self._alone(lambda *xs: self.via_jax(function, *xs), key, results, *operands)
+
+    def _alone(
+        self, emit: Callable[..., Sequence[Any]], key: Any, results: Sequence[Any], *operands: Any
+    ) -> Any:
+        """Emit operations in a function that XLA:CPU does not inline. Calls with the same key, types
+        and name share it."""
         name = getattr(ir.Location.current, "name_str", "")
-        shared = (Lowering, key, *self.in_types, *self.out_types, name)
+        kinds = [x.type for x in operands]
+        shared = (Lowering, key, *kinds, *results, name)
         cache = self.module_ctx.cached_primitive_lowerings
         if shared not in cache:
-            kinds = [self.type(t) for t in self.in_types]
             made, cache[shared] = self._function("outlined", kinds, results)
             block = made.add_entry_block()
             with ir.InsertionPoint(block):
-                func_dialect.ReturnOp(self.via_jax(function, *block.arguments))
+                func_dialect.ReturnOp(emit(*block.arguments))
         return kernel_calls.outlined(cache[shared], results, operands).results
 
     def via_jax(self, function: Callable[..., Any], *operands: Any) -> Any:

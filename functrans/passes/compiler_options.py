@@ -32,11 +32,7 @@ from functrans.primitives.reductions.folds import Reduction
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # the kinds of operations that are offloaded
 _KIND = "LIBRARY_FUSION_TYPE_"
 DEFAULT = "default"
-SETS: dict[str, dict[str, Any]] = {
-    DEFAULT: {},
-    "products and sums": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE"},
-    "all but convolutions": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE,{_KIND}ELTWISE"},
-}
+SETS: dict[str, dict[str, Any]] = {DEFAULT: {}, "products and sums": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE"}}
 
 
 def choice(program: Program) -> str:
@@ -75,7 +71,7 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
 
 # A transformer's step: at least MANY matrix products, with a median of at least LARGE FLOPs.
 MANY, LARGE = 40, 16_000_000
-WIDE = 32  # median of the features of convolutions; with fewer the defaults are faster
+WIDE = 24  # median of the features of convolutions; with fewer the defaults are as fast
 
 
 class Wanted(NamedTuple):
@@ -104,7 +100,7 @@ def _wanted(program: Program) -> Wanted | None:
         narrow = np.median([*map(_features, convolutions)]) < WIDE
         if narrow or any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
             return None
-        return Wanted("all but convolutions", convolutions[0], "normalised convolutions")
+        return Wanted("products and sums", convolutions[0], "normalised convolutions")
     if len(products) >= MANY and np.median([flops_of(e) for e in products]) >= LARGE:
         return Wanted("products and sums", products[0], "many large products")
     return None

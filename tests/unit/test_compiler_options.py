@@ -20,7 +20,7 @@ pytestmark = pytest.mark.smoke
 
 X = np.linspace(-1, 1, 2 * 32 * 6 * 6, dtype="float32").reshape(2, 32, 6, 6)
 W = np.linspace(1, 2, 32 * 32 * 3 * 3, dtype="float32").reshape(32, 32, 3, 3)
-SET = "all but convolutions"
+SET = "products and sums"
 
 
 def convolved(x: Any, w: Any = W) -> Any:
@@ -48,7 +48,7 @@ def traces() -> Any:
 def test_the_choice():
     assert compiler_options.choice(ft.jit(convolved).program(X)) == SET
     text = str(ft.passes.explain(convolved)(X))
-    assert "options on a CPU\n    all but convolutions: normalised convolutions, at" in text
+    assert "options on a CPU\n    products and sums: normalised convolutions, at" in text
     assert "test_compiler_options.py" in text.partition("compiler options on a CPU")[2]
     assert compiler_options.choice(make_ir(jnp.sin)(X)) == compiler_options.DEFAULT
     narrow = make_ir(lambda x: convolved(x[:, :8], W[:8, :8]))(X)

@@ -392,6 +392,33 @@ def test_products_that_sum_over_rows(name):
     np.testing.assert_allclose(found, f(*[x.astype("float64") for x in operands]), rtol=1e-4, atol=1e-4)
 
 
+ORDERS = {  # layout, features, a transformation, how many operands are copied
+    "kernel gradient": ("NHWC", 32, ft.grad, 1),  # not of the small cotangent
+    "channels first": ("NCHW", 32, ft.jit, 1),
+    "in order": ("NHWC", 32, ft.jit, 0),
+    "small": ("NCHW", 8, ft.jit, 0),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_operands_of_convolutions_in_another_order(name):
+    layout, features, transform, copies = ORDERS[name]
+    rng = np.random.default_rng(0)
+    shape = {"N": 16, "H": 12, "W": 12, "C": features}
+    x = rng.normal(size=[shape[n] for n in layout]).astype("float32")
+    kernel = rng.normal(size=(3, 3, features, 4)).astype("float32") / 9
+
+    def f(kernel, x, numpy=jnp, lax=ft.lax):
+        y = numpy.tanh(x) * 2  # the operand is computed
+        y = lax.conv_general_dilated(y, kernel, (1, 1), "SAME", dimension_numbers=(layout, "HWIO", "NHWC"))
+        return numpy.sum(numpy.sin(y))
+
+    lowered = ft.jit(transform(f)).lower(kernel, x)
+    assert lowered.as_text().count('inlineable = "false"') == copies
+    peer = {ft.grad: jax.grad, ft.jit: jax.jit}[transform](lambda *xs: f(*xs, jax.numpy, jax.lax))
+    np.testing.assert_allclose(lowered.compile()(kernel, x), peer(kernel, x), rtol=2e-4, atol=2e-4)
+
+
 def test_a_shift_by_a_number_is_slices_and_by_an_array_is_not():
     def primitives(shift):
         program = ft.jit(lambda x, n: jnp.roll(x, shift(n))).program(np.ones(5, "float32"), 1)

@@ -362,7 +362,7 @@ class _Plan:
         flat = [n for i in order for n in kinds[i]]
         moves = [names.index(n) for n in flat]
         if moves != sorted(moves):
-            x = self.ctx.transpose(x, moves)
+            x = self.ctx.transposed_copy(x, moves)
         size = self.size[which]
         shape = [prod([size[n] for n in kinds[i]]) for i in order]
         return self._reshape(x, [size[n] for n in flat], shape), order
