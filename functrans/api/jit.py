@@ -437,6 +437,8 @@ def explain(
         return
     explain_option(error, xla.option_names)
     statics.check(args, kwargs)
+    if isinstance(error, jax.errors.UnexpectedTracerError):
+        _check_captured(statics.staged(args, kwargs).program, str(error))
     _, dynamic = statics.split(args, kwargs)
     leaves = tree.leaves(dynamic)
     names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
@@ -453,6 +455,17 @@ def explain(
             check_fits(x, typeof(x))
     if "donated" in str(error):
         _check_distinct(leaves, names)
+
+
+def _check_captured(program: Program, said: str) -> None:
+    """Raise LeakedTracer if a program captured a tracer of JAX, whose transformation has ended."""
+    kept = {v for v, x in zip(program.constants, program.values, strict=True) if is_jax_tracer(x)}
+    for e in program.equations:
+        for v in kept.intersection(e.inputs):
+            raise errors.LeakedTracer(
+                f"a value {v.type} that JAX traced was used after JAX's transformation had ended, at\n"
+                f"    {describe(e.source)}\nJAX says: {said}"
+            ) from None
 
 
 def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
