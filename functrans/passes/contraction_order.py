@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -80,10 +80,20 @@ def per_flop(dtype: Any) -> float:
 
 class Order:
     """Plans for terms over axes of these sizes; the result has the axes `out`. `wide`: in float64;
-    `cached`: for a loop step, whose small values stay in the cache."""
+    `cached`: for a loop step, whose small values stay in the cache; `known`: pairs of a value and one
+    with fewer axes whose product, or quotient, the program computes anyway."""
 
-    def __init__(self, size: dict[int, int], out: Dims, dtype: Any, wide: bool, cached: bool = False):
+    def __init__(
+        self,
+        size: dict[int, int],
+        out: Dims,
+        dtype: Any,
+        wide: bool,
+        cached: bool = False,
+        known: Container[tuple[Any, Any]] = (),
+    ):
         self.cached = cached
+        self.known = known
         self.size = size
         self.out: tuple[int, ...] = tuple([a for axes in out for a in axes])
         self.wide: bool = wide and np.dtype(dtype).itemsize < 8
@@ -204,6 +214,8 @@ class Order:
         x, y = left.axes, right.axes
         if isinstance(left, OneHot) or isinstance(right, OneHot):
             return self._one_hot_cost(left, right, axes)
+        if self.known and len(axes) == len(x | y) and self._is_known(left, right):
+            return 0.0
         every = self.volume(x | y)
         flops = 2 * every if len(axes) < len(x | y) else every
         cost = PER_OPERATION + self.per_flop * flops
@@ -212,6 +224,13 @@ class Order:
         if flops > every:
             cost += PER_BATCH_ELEMENT * self.volume(x & y & frozenset(axes))
         return cost
+
+    def _is_known(self, x: Any, y: Any) -> bool:
+        """Return whether the program computes the product of two tensors anyway."""
+        if not isinstance(x, Leaf) or not isinstance(y, Leaf) or len(x.factors) + len(y.factors) > 2:
+            return False
+        values = x.factors[0].value, y.factors[0].value
+        return not self.wide and (values in self.known or values[::-1] in self.known)
 
     def _one_hot_cost(self, x: Any, y: Any, axes: Any) -> float:
         """Two with the same one-hot axis, which is summed, compare their integers; one with an
@@ -261,6 +280,9 @@ class Order:
             if isinstance(hot, OneHot):
                 return self._emit_one_hot(hot, other, node.axes, values, order)
         node = self._weighted(node, order)
+        for x, y in ((node.left, node.right), (node.right, node.left)):
+            if x.axes == node.axes and y.axes <= x.axes:
+                return self._emit_scaled(x, y, values, order)
         wanted = [a for a in order if a in node.axes]
         if isinstance(node.right, Leaf) and not isinstance(node.left, Leaf):
             # the order of a leaf is fixed, the other operand can follow it
@@ -274,6 +296,27 @@ class Order:
             wanted = [*both, *[a for a in (*lhs, *rhs) if a in node.axes and a not in both]]
         made = dot_general(x, y, lhs=tuple(lhs), rhs=tuple(rhs), out=tuple(wanted))
         return made, wanted
+
+    def _emit_scaled(
+        self, node: Any, scale: Any, values: dict[Var, Any], order: Sequence[int]
+    ) -> tuple[Any, list[Any]]:
+        """Emit the product of a tensor and one with fewer axes, elementwise, as a program has it."""
+        x, names = self._emit(node, values, order)
+        inverse = None
+        if isinstance(scale, Leaf) and scale.axes == scale.own and len(scale.factors) == 1:
+            (f,) = scale.factors
+            inverse = f._replace(kind="value") if f.kind == "inverse" else None
+        if inverse is None:
+            y, own = self._emit(scale, values, names)
+        else:
+            y, own = self._emit_factor(inverse, values)
+        at = [names.index(a) for a in own]
+        if at != sorted(at):
+            y = transpose(y, permutation=tuple([at.index(i) for i in sorted(at)]))
+        shape = typeof(x).shape
+        if len(at) < len(shape):
+            y = broadcast_in_dim(y, shape=shape, dimensions=tuple(sorted(at)))
+        return mul(x, y) if inverse is None else div(x, y), names
 
     @staticmethod
     def _weighted(node: Pair, order: Sequence[int]) -> Pair:

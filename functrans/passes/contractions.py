@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -72,7 +73,7 @@ from functrans.primitives.elementwise.families import div, mul
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.scatter import scatter, scatter_add
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.moving import slice_
+from functrans.primitives.shape.moving import broadcast_in_dim, slice_
 from functrans.trace import literal, provenance, stage, typeof
 
 WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
@@ -106,13 +107,13 @@ def _contract(program: Program) -> Program:
 class WholeBatch:
     """A sum computed as a sum of products in the cheapest order."""
 
-    def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float):
+    def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float, known: Any):
         (v,) = e.outputs
         dims, terms = expansion.whole(v)
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
-        self.order: Order = Order(expansion.size, dims, v.type.dtype, wide)
+        self.order: Order = Order(expansion.size, dims, v.type.dtype, wide, known=known)
         grouped = [self.order.groups(t) for t in terms]
         if not all([self.order.may_gain(groups, made) for groups in grouped]):
             raise NotSeparable
@@ -154,6 +155,7 @@ class _Search:
         self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
         self.costs: dict[Equation, float] = {}
         self.refused_shapes: set[tuple[Any, ...]] = set()  # of clusters without a cheaper order
+        self.scaled: set[tuple[Any, Any]] = set()  # values that are multiplied by a broadcast one
 
     def rewritten(self) -> Program:
         """Return the program with all profitable rewrites; the same object if there is none."""
@@ -168,6 +170,9 @@ class _Search:
                 made_by[v] = e
             for v in e.inputs:
                 read_by[v].append(e)
+        for e in equations:
+            if e.primitive is mul or e.primitive is div:
+                self.scaled.update(self._scales(*e.inputs))
         plans: dict[Equation, Sink] = {}
         notes = []
         for e in sorted(large, key=self.cost, reverse=True):
@@ -183,6 +188,13 @@ class _Search:
                 removed = [self.made_by[v] for v in cluster.values]
                 notes += [(s.equation.primitive.name, (s.equation, *removed)) for s in sinks]
         return self._replaced(plans, notes) if plans else self.program
+
+    def _scales(self, x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+        """Yield x with the value that is broadcast to y, and y with that of x."""
+        for scaled, scale in ((x, y), (y, x)):
+            e = self.made_by.get(scale)
+            if e is not None and e.primitive is broadcast_in_dim:
+                yield scaled, e.inputs[0]
 
     # --- values that can be removed
 
@@ -332,7 +344,7 @@ class _Search:
         through = {e.outputs[0], *cluster.values}
         ways: list[WholeBatch | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit))
+            ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled))
         for gram in (False, True) if squared(self.made_by, e) is not None else ():
             with suppress(NotSeparable):
                 ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))

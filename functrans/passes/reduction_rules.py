@@ -12,7 +12,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import dtype_class
-from functrans.passes.concatenations import contraction_of_joined, is_grown, sum_of_joined
+from functrans.passes.concatenations import contraction_of_joined, sum_of_joined
 from functrans.passes.data_movement import moved, never_negative_zero
 from functrans.passes.rewrite import Rewriter, is_power_of_two
 from functrans.primitives.contractions.dot_general import dot_general
@@ -188,11 +188,10 @@ RULES: dict[Any, Any] = {
 #
 #     select(c, x, x / n * m)   ->   x / select(c, 1, n) * select(c, 1, m)
 #
-# Here c, n and m are broadcast from one number per example, and x is a contraction larger than its
-# operands, as a per-example gradient is. Gradient clipping by `where`, or by `cond` under `vmap`,
-# has this form. A value that is only multiplied and summed need never be materialized
-# (passes/contractions.py). Multiplying by 1 rounds nothing; NaN and infinities are those of the
-# selected case.
+# Here c, n and m are broadcast from one number per example. Gradient clipping by `where`, or by `cond`
+# under `vmap`, has this form. A per-example gradient that is only multiplied and summed need never be
+# materialized (passes/contractions.py). Multiplying by 1 rounds nothing; NaN and infinities are those
+# of the selected case. (A complex infinity times 1 would be NaN.)
 
 _LONGEST = 4  # maximum number of chained products
 
@@ -203,9 +202,11 @@ def chosen_multiple(w: Rewriter, e: Equation) -> Any:
     by = w.made_by.get(which)
     if len(cases) != 2 or by is None or by.primitive is not broadcast_in_dim:
         return None
+    if dtype_class(e.outputs[0].type.dtype) == "complex":
+        return None
     chains = [_multiples(w, v) for v in cases]
     starts = [v for v, _ in chains[0] if any([v is u for u, _ in chains[1]])]
-    if not starts or not is_grown(w.made_by, starts[-1]):
+    if not starts:
         return None
     made = starts[0]
     for case, chain in enumerate(chains):

@@ -26,51 +26,51 @@ from functrans.trace import literal
 
 def scaled_sums(program: Program) -> Program:
     """Rewrite such sums as sums of the scaled rows; nested programs are unchanged."""
-    if not any(map(_is_scaled, program.equations)):
+    if not any(map(_is_summed, program.equations)):
         return program
-    made_at: dict[Var, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
-
-    def rows(e: Equation) -> tuple[Any, Any]:
-        """The weights, and the value whose rows they scale."""
-        return e.inputs[0], _origin(program, made_at, e.inputs[1])
-
-    at = {rows(e): i for i, e in enumerate(program.equations) if _is_scaled(e)}
+    made_at: dict[Any, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
+    scaled_at: dict[tuple[Any, Any], tuple[int, int, Any]] = {}  # weights and rows -> where, and the rows
+    for i, e in enumerate(program.equations):
+        if e.primitive is mul:
+            for x, repeated in (e.inputs, e.inputs[::-1]):
+                k = made_at.get(repeated)
+                if k is not None and _repeats_rows(program.equations[k]):
+                    (weights,) = program.equations[k].inputs
+                    scaled_at[weights, _origin(program, made_at, x)] = k, i, x
     equations: list[Equation] = []
     moved: set[int] = set()
     notes: list[Rewrite] = []
     for i, e in enumerate(program.equations):
         if i in moved:
             continue
-        j = at.get(rows(e)) if _is_summed(e) else None
-        if j is not None and all(made_at.get(v, -1) < i for v in program.equations[j].inputs):
-            scaled = program.equations[j]
-            if j > i and j not in moved:
-                moved.add(j)
-                equations.append(scaled)
-            ones = literal(1, e.inputs[0].type)
-            notes.append((e.primitive.name, (e, scaled)))
-            e = derived(e, (ones, *scaled.outputs))
+        if _is_summed(e):
+            weights, rows = e.inputs
+            *places, x = scaled_at.get((weights, _origin(program, made_at, rows)), (None,))
+            if places and made_at.get(x, -1) < i:
+                for k in places:
+                    if k > i and k not in moved:
+                        moved.add(k)
+                        equations.append(program.equations[k])
+                scaled = program.equations[places[-1]]
+                notes.append((e.primitive.name, (e, scaled)))
+                e = derived(e, (literal(1, weights.type), *scaled.outputs))
         equations.append(e)
     return replaced(program, equations, program.outputs, notes) if notes else program
 
 
-def _is_scaled(e: Equation) -> bool:
-    """Return whether an equation scales the rows of a matrix by a vector."""
-    return _weights_rows(e) and e.params["out"] == e.params["rhs"]
+def _repeats_rows(e: Equation) -> bool:
+    """Return whether an equation repeats each number of a vector along a row of a matrix."""
+    if e.primitive is not broadcast_in_dim or e.params["dimensions"] != (0,):
+        return False
+    return e.outputs[0].type.ndim == 2 and e.inputs[0].type.shape == e.params["shape"][:1]
 
 
 def _is_summed(e: Equation) -> bool:
-    """Return whether an equation is the weighted sum of the rows of a matrix."""
-    return _weights_rows(e) and e.params["out"] == e.params["rhs"][1:]
-
-
-def _weights_rows(e: Equation) -> bool:
-    """Return whether an equation is a product of a vector and the rows of a matrix, of one
-    dtype."""
+    """Return whether an equation is the weighted sum of the rows of a matrix, of one dtype."""
     if e.primitive is not dot_general or e.inputs[0].__class__ is not Var:
         return False
     lhs, rhs = e.params["lhs"], e.params["rhs"]
-    rows = len(rhs) == 2 and lhs == rhs[:1] and rhs[0] != rhs[1]
+    rows = len(rhs) == 2 and lhs == rhs[:1] and rhs[0] != rhs[1] and e.params["out"] == rhs[1:]
     return rows and len({v.type.dtype for v in (*e.inputs, *e.outputs)}) == 1
 
 

@@ -60,7 +60,7 @@ class Grams(Everything):
     def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return MODULE.WholeBatch(Expansion(self.made_by, through), e, made, limit)
+            return MODULE.WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled)
         except NotSeparable:
             return None
 

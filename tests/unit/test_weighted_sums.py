@@ -95,7 +95,8 @@ def test_jit_does_it_behind_contract_and_not_where_roundings_must_stay():
 SCALED = """program (c: f32[3], x: f32[3,1,4], g: f32[3,5]) {
   a: f32[3,4] = reshape[shape=(3, 4)] x
   b: f32[3,4] = reduce_sum[axes=(1,)] x
-  s: f32[3,4] = dot_general["i,ij->ij"] c a
+  r: f32[3,4] = broadcast_in_dim[shape=(3, 4), dimensions=(0,)] c
+  s: f32[3,4] = mul a r
   w: f32[4,5] = dot_general["ij,ik->jk"] s g
   e: f32[4] = dot_general["i,ij->j"] c b
   return w, e
@@ -109,7 +110,8 @@ TWICE = """program (c: f32[3], x: f32[3,1,4], g: f32[3,5]) {
   b: f32[3,4] = reduce_sum[axes=(1,)] x
   d: f32[4] = dot_general["i,ij->j"] c b
   e: f32[4] = dot_general["i,ij->j"] c a
-  s: f32[3,4] = dot_general["i,ij->ij"] c a
+  r: f32[3,4] = broadcast_in_dim[shape=(3, 4), dimensions=(0,)] c
+  s: f32[3,4] = mul a r
   w: f32[4,5] = dot_general["ij,ik->jk"] s g
   return w, d, e
 }"""
