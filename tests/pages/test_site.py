@@ -250,3 +250,14 @@ def test_the_picture_of_the_readme_is_what_its_code_draws(tmp_path, monkeypatch)
     stale = "docs/_static/gradient.svg is stale: run python docs/make_pictures.py --readme"
     kept = (DOCS / "_static" / "gradient.svg").read_text()
     assert (tmp_path / "gradient.svg").read_text() == kept, stale
+
+
+@pytest.mark.smoke
+def test_the_table_of_private_steps_is_of_the_measurements():
+    measured = (ROOT / "benchmarks" / "README.md").read_text()
+    rows = re.findall(
+        r"^\| (DP-SGD [^|]*) \| ([\d.]+) \| ([\d.]+) \|", (DOCS / "private-training.md").read_text(), re.M
+    )
+    assert len(rows) == 6
+    for name, ours, theirs in rows:
+        assert re.search(rf"^\| {re.escape(name)} \| [^|]* \| {ours} / {theirs} \|", measured, re.M), name
