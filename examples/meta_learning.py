@@ -91,7 +91,7 @@ def training(jit: Callable[..., Any], adaptation: int) -> tuple[Any, Any]:
 
 def train(steps: int, adaptation: int = 1) -> Any:
     """The weights from which adaptation begins."""
-    optimizer, step = training(ft.jit, adaptation)  # the one word: it was jax.jit
+    optimizer, step = training(ft.jit, adaptation)  # the one word: was jax.jit
     params, key = initial(jax.random.key(0)), jax.random.key(1)
     state = optimizer.init(params)
     for _ in range(steps):

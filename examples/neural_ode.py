@@ -132,7 +132,7 @@ def main(steps: int, out: str, rounds: int = 30) -> tuple[float, dict[str, float
     """The root mean squared distance from new motions, and milliseconds of a step."""
     times, curves = data(CURVES, jax.random.key(0))
     arrays, static = eqx.partition(Field(jax.random.key(1)), eqx.is_array)
-    optimizer, step = training(ft.jit, static, steps)  # the one word: it was jax.jit
+    optimizer, step = training(ft.jit, static, steps)  # the one word: was jax.jit
     state, values = optimizer.init(arrays), []
     begun = time.perf_counter()
     for _ in range(steps):

@@ -80,7 +80,7 @@ def training(jit: Callable[..., Any], steps: int) -> tuple[Any, Any]:
 
 def train(steps: int) -> tuple[Any, list[float]]:
     """The trained parameters, and the loss of each step."""
-    optimizer, step = training(ft.jit, steps)  # the one word: it was jax.jit
+    optimizer, step = training(ft.jit, steps)  # the one word: was jax.jit
     params, key = initial(jax.random.key(0)), jax.random.key(1)
     state, losses = optimizer.init(params), []
     for _ in range(steps):

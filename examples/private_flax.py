@@ -99,7 +99,7 @@ def batches(images: np.ndarray, labels: np.ndarray, steps: int) -> Iterator[tupl
 def train(steps: int, made: Callable[..., Any] = private) -> tuple[list[float], Any, Any]:
     """The test accuracy every few steps and at the end; the parameters; a batch."""
     images, labels, test_images, test_labels = load()
-    optimizer, step = made(ft.jit)  # the one word: it was jax.jit
+    optimizer, step = made(ft.jit)  # the one word: was jax.jit
     params = network.init(jax.random.key(0), images[:1])
     state, accuracies = optimizer.init(params), []
     batch = (images[:BATCH], labels[:BATCH])

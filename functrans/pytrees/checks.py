@@ -189,7 +189,7 @@ def of_transpose(
     if wrong is not None:
         return wrong
     given = "pytree_to_transpose", pytree_to_transpose
-    fix = "pytree_to_transpose must be an outer_treedef whose leaves are trees of inner_treedef."
+    fix = "It must have the structure outer_treedef, with a tree of the structure inner_treedef at each leaf."
     if inner_treedef is None:
         outer = "outer_treedef", _skeleton(outer_treedef)
         wrong = _no_prefix(failed, outer, given, fix=fix)

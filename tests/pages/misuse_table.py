@@ -24,9 +24,11 @@ class Misuse(NamedTuple):
 
     @property
     def title(self) -> str:
-        return self.run.__name__.replace("_", " ").capitalize()
+        words = self.run.__name__.split("_")
+        return " ".join([words[0].capitalize(), *(NAMES.get(word, word) for word in words[1:])])
 
 
+NAMES = {"numpy": "NumPy", "python": "Python", "nan": "NaN", "none": "None"}  # as titles write them
 TABLE: list[Misuse] = []
 
 

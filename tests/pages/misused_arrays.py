@@ -341,7 +341,7 @@ def reshape_with_two_unknown_sizes(m, jnp):
 
 
 @misuse(errors.InvalidArgument, "einsum", "'k'", "did not appear")
-def einsum_with_a_letter_from_nowhere(m, jnp):
+def einsum_with_an_unknown_letter(m, jnp):
     jnp.einsum("ij->k", M)  # <-
 
 
@@ -351,12 +351,12 @@ def an_unknown_mode_of_padding(m, jnp):
 
 
 @misuse(errors.UnsupportedChoice, "'K'", "'C' or 'F'")
-def the_order_in_memory(m, jnp):
+def a_memory_order_for_ravel(m, jnp):
     jnp.ravel(M, order="K")  # <-
 
 
 @misuse(errors.UnsupportedChoice, "accuracy", "1.5", "HIGHEST")
-def an_accuracy_that_there_is_not(m, jnp):
+def an_accuracy_that_does_not_exist(m, jnp):
     m.lax.tanh(X, accuracy=1.5)  # <-
 
 
@@ -386,12 +386,12 @@ def a_range_of_complex_numbers(m, jnp):
 
 
 @misuse(errors.NotIntegers, "take", "f32[]")
-def elements_between_places(m, jnp):
+def an_element_at_a_fractional_index(m, jnp):
     jnp.take(X, 1.5)  # <-
 
 
 @misuse(errors.AbstractValueError, "length=")
-def as_many_bins_as_the_largest_number_says(m, jnp):
+def bins_up_to_the_largest_number(m, jnp):
     m.jit(lambda n: jnp.bincount(n))(np.array([1, 2]))  # <-
 
 
@@ -417,17 +417,17 @@ def a_partition_of_complex_numbers(m, jnp):
 
 
 @misuse(errors.TypeMismatch, "'float'", "1.5")
-def a_partition_at_half_a_place(m, jnp):
+def a_partition_at_a_fractional_index(m, jnp):
     jnp.partition(X, 1.5)  # <-
 
 
 @misuse(errors.InvalidArgument, "rounding_method", "5", "TO_NEAREST_EVEN")
-def digits_to_round_to_in_lax(m, jnp):
+def a_number_of_digits_for_lax_round(m, jnp):
     m.lax.round(X, 5)  # <-
 
 
 @misuse(errors.NotAnArray, "integer_pow", "2.5")
-def half_a_power(m, jnp):
+def an_integer_power_with_a_fractional_exponent(m, jnp):
     m.lax.integer_pow(X, 2.5)  # <-
 
 
@@ -437,7 +437,7 @@ def an_index_beyond_an_axis(m, jnp):
 
 
 @misuse(errors.TypeMismatch, "histogram2d", "f32[3]", "f32[2]")
-def points_of_which_a_coordinate_is_missing(m, jnp):
+def points_with_a_missing_coordinate(m, jnp):
     jnp.histogram2d(X, X[:2])  # <-
 
 

@@ -22,7 +22,7 @@ def a_dict_on_the_left(m, jnp):
 
 
 @misuse(errors.NotAnArray, "f32[3] @ str", "not str")
-def a_text_as_an_operand(m, jnp):
+def a_string_as_an_operand(m, jnp):
     m.jit(lambda x: x @ "a")(X)  # <-
 
 
@@ -111,7 +111,7 @@ def a_matrix_to_a_fractional_power(m, jnp):
 
 
 @misuse(errors.InvalidArgument, "cho_solve(f32[3,3], f32[3])", "too many values")
-def a_factor_without_its_side(m, jnp):
+def a_factor_without_its_lower_flag(m, jnp):
     m.scipy.linalg.cho_solve(jnp.eye(3), X)  # <-
 
 
@@ -126,7 +126,7 @@ def a_list_with_an_integer_beyond_its_dtype(m, jnp):
 
 
 @misuse(errors.TypeMismatch, "vander", "integer", "vander(f32[3], 1.5)")
-def a_size_that_is_no_integer(m, jnp):
+def a_size_that_is_not_an_integer(m, jnp):
     jnp.vander(X, 1.5)  # <-
 
 
@@ -136,7 +136,7 @@ def a_range_of_step_zero(m, jnp):
 
 
 @misuse(errors.UnsupportedChoice, "order", "'F'", "XLA")
-def an_order_of_memory(m, jnp):
+def a_memory_order_for_array(m, jnp):
     jnp.array(X, order="F")  # <-
 
 
@@ -146,5 +146,5 @@ def a_method_that_does_not_exist(m, jnp):
 
 
 @misuse(errors.InvalidIndex, "delete", "index 9", "delete(f32[3], i32[2])")
-def a_place_to_delete_beyond_the_end(m, jnp):
+def an_index_to_delete_beyond_the_end(m, jnp):
     jnp.delete(X, jnp.array([1, 9]))  # <-

@@ -77,7 +77,7 @@ def a_custom_rule_that_closes_over_an_argument(m, jnp):
 
 
 @misuse(errors.ParseError, "line", jax=False)
-def a_text_that_is_no_program(m, jnp):
+def a_text_that_is_not_a_program(m, jnp):
     m.ir.parse("program (a: f32[3]) { b = sin a; return b }")
 
 
@@ -87,7 +87,7 @@ def a_program_with_a_wrong_type(m, jnp):
 
 
 @misuse(errors.MissingRule, "vmap_method")
-def a_mapped_callback_that_does_not_say_how(m, jnp):
+def a_callback_under_vmap_without_a_method(m, jnp):
     def f(x):
         return m.pure_callback(np.sin, m.ShapeDtypeStruct((), "float32"), x)  # <-
 
@@ -110,11 +110,11 @@ def a_profile_while_another_is_recorded(m, jnp):
 
 
 @misuse(errors.OutsideReference, "outside", jax=False)
-def a_reference_of_outside_in_a_program_alone(m, jnp):
+def a_reference_from_outside_in_a_program(m, jnp):
     total = jax.new_ref(jnp.zeros(3))
     m.make_ir(lambda x: total[...] + x)(X)  # <-
 
 
 @misuse(errors.UnsupportedDtype, "float16")
-def a_factorization_of_small_floats(m, jnp):
+def a_factorization_of_16_bit_floats(m, jnp):
     m.jit(lambda x: m.lax.linalg.cholesky(x))(jnp.eye(2, dtype="float16"))  # <-

@@ -23,7 +23,7 @@ def gradient_of_a_loss_and_metrics(m, jnp):
 
 
 @misuse(errors.NonDifferentiable, "i32[]", "astype(float)", "allow_int=True")
-def gradient_by_an_integer(m, jnp):
+def gradient_with_respect_to_an_integer(m, jnp):
     m.grad(lambda x: x**2)(3)  # <-
 
 
@@ -70,7 +70,7 @@ def a_custom_vjp_without_rules(m, jnp):
 
 
 @misuse(errors.MissingArgument, "argnums=0", "by position")
-def gradient_by_a_keyword(m, jnp):
+def gradient_with_respect_to_a_keyword(m, jnp):
     m.grad(lambda x: x**2)(x=1.0)  # <-
 
 
@@ -80,17 +80,17 @@ def has_aux_without_aux(m, jnp):
 
 
 @misuse(errors.NonDifferentiable, "i32[3]", "astype(float)")
-def jacobian_by_integers(m, jnp):
+def jacobian_with_respect_to_integers(m, jnp):
     m.jacfwd(lambda x: x**2)(jnp.arange(3))  # <-
 
 
 @misuse(errors.TypeMismatch, "(*,)", "(*, *)", "(dx, dy)")
-def a_tangent_too_many(m, jnp):
+def one_tangent_too_many(m, jnp):
     m.jvp(jnp.sin, (X,), (X, X))  # <-
 
 
 @misuse(errors.InvalidArgument, "(*, *)", "one cotangent")
-def a_cotangent_too_few(m, jnp):
+def one_cotangent_too_few(m, jnp):
     _, pullback = m.vjp(lambda x: (x, x), 1.0)
     pullback(1.0)  # <-
 
@@ -134,7 +134,7 @@ def in_axes_for_too_few_arguments(m, jnp):
 
 
 @misuse(errors.InvalidArgument, "in_axes", "prefix", "'b'")
-def in_axes_of_another_tree(m, jnp):
+def in_axes_of_a_different_structure(m, jnp):
     m.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": M})  # <-
 
 
@@ -162,7 +162,7 @@ def slices_of_different_numbers(m, jnp):
 
 
 @misuse(errors.InvalidArgument, "pmap of", "({'b': 0},)", "({'w': *},)", "prefix")
-def in_axes_of_another_tree_for_pmap(m, jnp):
+def in_axes_of_a_different_structure_for_pmap(m, jnp):
     m.pmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": X[:1]})  # <-
 
 
@@ -192,7 +192,7 @@ def a_static_argument_by_keyword_for_pmap(m, jnp):
 
 
 @misuse(errors.BatchSizeMismatch, "axis_size=2", "size 1")
-def another_axis_size_than_the_arguments_have(m, jnp):
+def an_axis_size_unlike_that_of_the_arguments(m, jnp):
     m.pmap(lambda x: x, axis_size=2)(X[:1])  # <-
 
 
@@ -202,7 +202,7 @@ def pmap_over_no_devices(m, jnp):
 
 
 @misuse(errors.UnknownBackend, "nowhere", "cpu")
-def pmap_on_a_platform_that_there_is_not(m, jnp):
+def pmap_on_a_platform_that_does_not_exist(m, jnp):
     m.pmap(lambda x: x, backend="nowhere")(X[:1])  # <-
 
 
@@ -305,7 +305,7 @@ def static_argnums_beyond_the_arguments(m, jnp):
 
 
 @misuse(errors.InvalidArgument, "static_argnames='m'", "1 (n)")
-def a_static_argument_that_there_is_not(m, jnp):
+def a_static_argument_that_does_not_exist(m, jnp):
     m.jit(lambda x, n: x**n, static_argnames="m")  # <-
 
 

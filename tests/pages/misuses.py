@@ -164,6 +164,9 @@ that was run twice: with `m, jnp = functrans, functrans.numpy` and with `m, jnp 
 `X` is an array `f32[3]` and `M` an array `f32[2,3]`. The two messages stand below it; long lines
 are folded, paths and line numbers left out. The search box finds the words of a message.
 
+In a message `f32[3]` is the type of a float32 array of shape (3,), `~f32[]` has the weak type of a
+Python number, and `*` is a leaf of a pytree.
+
 One class is a warning, as in JAX: `TruncatedDtype`, where a 64-bit dtype is requested while 64-bit types
 are disabled.
 

@@ -99,6 +99,14 @@ def test_workflows_try_the_versions_that_are_promised():
     assert "jax>=0.10,<0.12" in PROJECT["dependencies"]
 
 
+def test_the_site_is_built_where_only_its_extra_is():
+    """Else what the extra lacks is found by the first reader who builds the site."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    installed, built = [step["run"] for step in jobs["docs"]["steps"] if "run" in step]
+    assert installed.endswith("pip install -e '.[docs]'")
+    assert built in (ROOT / "README.md").read_text()
+
+
 def test_templates_have_a_head_and_three_lines():
     folder = ROOT / ".github"
     for path in (*folder.glob("ISSUE_TEMPLATE/*.md"), folder / "pull_request_template.md"):

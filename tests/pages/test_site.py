@@ -230,6 +230,17 @@ def test_files_that_the_readme_names_exist():
 
 
 @pytest.mark.smoke
+def test_the_index_of_the_site_shows_the_table_of_the_readme():
+    def table(text: str) -> list[str]:
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        return [re.sub(r" \(`[^`]*`\)", "", line) for line in lines]
+
+    shown = table(README.read_text())
+    assert len(shown) == 7
+    assert table((DOCS / "index.md").read_text()) == shown
+
+
+@pytest.mark.smoke
 @pytest.mark.skipif(NEWER, reason="the picture is of JAX 0.10")
 def test_the_picture_of_the_readme_is_what_its_code_draws(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -239,3 +250,14 @@ def test_the_picture_of_the_readme_is_what_its_code_draws(tmp_path, monkeypatch)
     stale = "docs/_static/gradient.svg is stale: run python docs/make_pictures.py --readme"
     kept = (DOCS / "_static" / "gradient.svg").read_text()
     assert (tmp_path / "gradient.svg").read_text() == kept, stale
+
+
+@pytest.mark.smoke
+def test_the_table_of_private_steps_is_of_the_measurements():
+    measured = (ROOT / "benchmarks" / "README.md").read_text()
+    rows = re.findall(
+        r"^\| (DP-SGD [^|]*) \| ([\d.]+) \| ([\d.]+) \|", (DOCS / "private-training.md").read_text(), re.M
+    )
+    assert len(rows) == 6
+    for name, ours, theirs in rows:
+        assert re.search(rf"^\| {re.escape(name)} \| [^|]* \| {ours} / {theirs} \|", measured, re.M), name

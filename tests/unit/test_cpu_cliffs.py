@@ -7,6 +7,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans.primitives.reductions import folds as reduction
+from tests.support.versions import NEWER
 
 LONG = 17_000  # float32 elements of a row: above the limit of backends/cpu.py
 KINDS = {
@@ -427,3 +428,18 @@ def test_a_shift_by_a_number_is_slices_and_by_an_array_is_not():
     for number in (2, np.int64(2), (2,)):
         assert primitives(lambda n, number=number: number) == {"slice", "concatenate"}
     assert "dynamic_slice" in primitives(lambda n: n)
+
+
+@pytest.mark.smoke
+def test_keys_of_keys_compile():
+    """XLA:CPU of JAX 0.11 took minutes where it fused one unrolled hash into the next."""
+
+    def total(key):
+        _, key = jax.random.split(key)
+        keys = jax.random.split(jax.random.fold_in(key, 1), 3)
+        return sum(jax.random.uniform(k, (5, 4)).sum() for k in keys)
+
+    key = jax.random.key(1)
+    np.testing.assert_allclose(ft.jit(total)(key), jax.jit(total)(key), rtol=1e-6)
+    for keys in (lambda key: jax.random.split(key), lambda key: jax.random.fold_in(key, 1)):
+        assert ("stablehlo.while" in ft.jit(keys).lower(key).as_text()) == NEWER

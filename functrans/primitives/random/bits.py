@@ -29,6 +29,9 @@ from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
 
 DEFAULT = "threefry2x32"
+# XLA:CPU of JAX 0.11 compiles for minutes where it fuses one unrolled hash into the next (keys of keys,
+# bits of keys). So keys are made by JAX's loop there, and only bits are unrolled.
+_CHAINS_ARE_SLOW = jax.__version_info__ >= (0, 11)
 UINT32 = np.dtype(np.uint32)
 UINT_OF = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 
@@ -240,7 +243,7 @@ class RandomSplit(Random):
     def lower(
         self, ctx: Any, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True
     ) -> Any:
-        if impl != DEFAULT or not partitionable:
+        if impl != DEFAULT or not partitionable or _CHAINS_ARE_SLOW:
             by_jax = _split_by_jax(shape, impl, partitionable, ctx.in_types[0].ndim)
             return ctx.via_jax(by_jax, data)[0]
         words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
@@ -269,7 +272,7 @@ class RandomFoldIn(Random):
 
     def lower(self, ctx: Any, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
         t = ctx.in_types[1]
-        if impl != DEFAULT:
+        if impl != DEFAULT or _CHAINS_ARE_SLOW:
             return ctx.via_jax(_fold_in_by_jax(impl, t.ndim), data, number)[0]
         keys = [_word(ctx, data, i) for i in (0, 1)]
         x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
