@@ -338,6 +338,7 @@ def test_checkpoint_policies(name):
 
 # --- beyond one program ---------------------------------------------------------------------------
 
+SQUARE = np.arange(16, dtype=np.float32).reshape(4, 4)
 COLLECTIVES = {
     "psum": lambda x: L.psum(x, "i"),
     "pmean": lambda x: L.pmean(x, "i"),
@@ -345,6 +346,8 @@ COLLECTIVES = {
     "all_gather": lambda x: L.all_gather(x, "i"),
     "all_gather, tiled": lambda x: L.all_gather(x[None], "i", tiled=True),
     "all_to_all": lambda x: L.all_to_all(x * J.arange(4.0), "i", 0, 0),
+    "all_to_all, to a later axis": lambda x: L.all_to_all(x * SQUARE, "i", 0, 1),
+    "all_to_all, to an earlier axis": lambda x: L.all_to_all(x * SQUARE, "i", 1, 0),
     "psum_scatter": lambda x: L.psum_scatter(x * J.arange(4.0), "i"),
     "ppermute": lambda x: L.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]),
     "axis_index": lambda x: x + L.axis_index("i"),
@@ -367,8 +370,7 @@ def test_collectives_that_jax_does_not_batch():
     each = from_jax(
         lambda x, i: L.ragged_all_to_all(x, J.zeros(4), step, once, J.full(4, i), once, axis_name="i")
     )
-    square = np.arange(16, dtype=np.float32).reshape(4, 4)
-    np.testing.assert_array_equal(ft.vmap(each, axis_name="i")(square, step), square.T)
+    np.testing.assert_array_equal(ft.vmap(each, axis_name="i")(SQUARE, step), SQUARE.T)
 
 
 def test_callbacks(capfd):

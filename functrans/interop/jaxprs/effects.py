@@ -136,6 +136,7 @@ def _psum_scatter(eqn: Any, *values: Any) -> Any:
 
 @means("all_to_all")
 def _all_to_all(eqn: Any, *values: Any) -> Any:
+    """Exchange parts. JAX adds and drops the axis of an untiled exchange around the primitive."""
     p = eqn.params
     return [
         lax.all_to_all(
@@ -143,7 +144,7 @@ def _all_to_all(eqn: Any, *values: Any) -> Any:
             plain(p["axis_name"]),
             p["split_axis"],
             p["concat_axis"],
-            tiled=p["tiled"],
+            tiled=True,
             axis_index_groups=p["axis_index_groups"],
         )
         for x in values
