@@ -95,10 +95,11 @@ def jit(
         `("exact",)`: those that keep every rounding; `("fast_math",)`: all, assuming no NaN and no
         infinity; `("dead_code", "simplify")`: these two; `()`: none. The sequence may also contain
         functions `Program -> Program`. The outermost jitted function decides. See `ft.passes`.
-      cpu: `"plain"`: on a CPU, compile with XLA alone, as JAX does. Otherwise each loop of small
+      cpu: `"plain"`: on a CPU, no kernels, and JAX's compiler options. Otherwise each loop of small
         operations becomes one kernel, see `ft.passes.explain`; the operations and their order are
         the same, except in sums of products and factorizations, which a plain program leaves to a
-        library. The outermost jitted function decides here too.
+        library. (Single operations that XLA:CPU does slowly have another form in both, see
+        `benchmarks/cliffs.md`.) The outermost jitted function decides here too.
 
     Returns:
       A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,
