@@ -190,6 +190,7 @@ def _process_custom_jvp_call(
         return self.parent.process_custom_jvp_call(primitive, fun, jvp, values, symbolic_zeros=symbolic_zeros)
 
     def pushed(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        primals = list(map(materialize, primals))
         zeros = [_zero(aval_of(x).to_tangent_aval(), symbolic_zeros) for x in primals]
         given = [z if t is None else t for t, z in zip(tangents, zeros, strict=True)]
         outs = _again(jvp, [*primals, *given])
