@@ -335,6 +335,25 @@ def test_what_needs_a_value_is_said_at_the_users_line(wrong, words):
     assert_close(ft.jit(J.sin)(X), np.sin(X))
 
 
+REFUSED = {
+    "a size": lambda x: L.top_k(x, 9),
+    "an axis": lambda x: L.cumsum(x, 4),
+    "a kind of number": lambda x: L.approx_max_k(x.astype(int), 1),
+    "no axis": lambda x: L.approx_max_k(x[0, 0], 1),
+    "shapes, in one of JAX's operations that is several of ours": lambda x: J.stack([x, x[0]]),
+    "types": lambda x: L.concatenate([x, x[0]], 0),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_an_error_about_an_operation_is_of_the_class_of_jax_s_own(wrong):
+    with pytest.raises(Exception, match="") as of_jax:
+        jax.jit(REFUSED[wrong])(J.ones((3, 4)))
+    with pytest.raises(of_jax.type, match=r"at\n .*test_jax_inside.py:") as ours:
+        ft.jit(REFUSED[wrong])(J.ones((3, 4)))
+    assert isinstance(ours.value, ft.errors.FunctransError)
+
+
 def test_a_value_of_ours_kept_by_jax_code_is_a_leak():
     kept = []
     ft.jit(lambda x: kept.append(J.sin(x)) or x)(X)

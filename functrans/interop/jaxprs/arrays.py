@@ -245,7 +245,7 @@ like("top_k", k="k", axis="axis")
 @means("approx_top_k")
 def _approx_top_k(eqn: Any, x: Any) -> Any:
     p = dict(eqn.params)
-    axis = p.pop("reduction_dimension") % typeof(x).ndim
+    axis = p.pop("reduction_dimension") % max(1, typeof(x).ndim)
     return operation(eqn, "approx_top_k")(x, reduction_dimension=axis, **p)
 
 
