@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from jax._src import traceback_util
+from jax._src.config import _check_vma
 from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.batching import is_vmappable as is_vmappable
@@ -129,6 +130,12 @@ come_back: Callable[[Any], None] = trace_ctx.set_trace  # undo `leave`
 def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
     """Bind a named axis for JAX's collectives."""
     return extend_axis_env_nd([(name, size)])
+
+
+def without_varying() -> AbstractContextManager[Any]:
+    """Trace without `shard_map`'s check of the axes over which values vary, which our types do not
+    tell."""
+    return _check_vma(False) if _check_vma.value else nullcontext()
 
 
 @contextmanager

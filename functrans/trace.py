@@ -363,7 +363,7 @@ def stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], na
 def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str) -> Program:
     trace = Recording(state.trace, stages=True)
     inputs = [trace.new_input(t) for t in types]
-    with tracing(trace):
+    with tracing(trace), jax_trace.without_varying():
         outs = function(*inputs)
         return trace.close(inputs, outs, name)
 

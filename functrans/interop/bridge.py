@@ -24,8 +24,10 @@ from jax._src.config import eager_constant_folding
 from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_ctx
 from jax._src.core import typeof as aval_of
 
+from functrans import errors
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
+from functrans.ir.tracebacks import our_class
 from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
 from functrans.numpy.indexing import At, getitem
@@ -144,13 +146,27 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
     if references.are_in(primitive, values):
         outs = references.results(equation, _literals(values, self.stages))
         return outs if primitive.multiple_results else outs[0]
-    outs = walk.results(equation, _literals(values, self.stages))
+    try:
+        outs = walk.results(equation, _literals(values, self.stages))
+    except errors.FunctransError as error:
+        raise _refused(error, equation) from None
     # JAX code would apply NumPy semantics to a NumPy array
     outs = [jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs]
     if not (equation.is_strong() and all([not typeof(y).weak_type for y in outs])):
         wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
         outs = [as_type(y, t) for y, t in zip(outs, wanted, strict=True)]
     return outs if primitive.multiple_results else outs[0]
+
+
+def _refused(error: Exception, equation: _Equation) -> Exception:
+    """Return our error about a JAX operation; if JAX's own is of another class, ours for that one."""
+    try:
+        equation._abstract()
+    except Exception as theirs:
+        kind = our_class(theirs)
+        if kind is not None and not isinstance(error, type(theirs)):
+            return kind(f"{error}\nJAX says: {str(theirs).partition(chr(10))[0]}")
+    return error
 
 
 def _literals(values: Sequence[Any], stages: bool) -> list[Any]:
@@ -190,6 +206,7 @@ def _process_custom_jvp_call(
         return self.parent.process_custom_jvp_call(primitive, fun, jvp, values, symbolic_zeros=symbolic_zeros)
 
     def pushed(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        primals = list(map(materialize, primals))
         zeros = [_zero(aval_of(x).to_tangent_aval(), symbolic_zeros) for x in primals]
         given = [z if t is None else t for t, z in zip(tangents, zeros, strict=True)]
         outs = _again(jvp, [*primals, *given])

@@ -130,7 +130,7 @@ _OURS = {
 _OF_WORDS = {"every element be nonnegative": NegativeSize, "Unsupported dtype": UnsupportedDtype}
 
 
-def _ours(error: Exception) -> type[Exception] | None:
+def our_class(error: Exception) -> type[Exception] | None:
     """Return our class for an error; a more specific one if its message says so."""
     found = _OURS.get(type(error))
     words = "" if found is None else str(error)
@@ -200,7 +200,7 @@ def _by_jax(theirs: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the error, or one of ours in its place, that describes the call, with our frames
     hidden. Its traceback begins with the frame of a boundary."""
-    found, ours = error, _ours(error)
+    found, ours = error, our_class(error)
     if (ours or isinstance(error, FunctransError)) and _came_from_below(error):
         if ours:
             found = ours(_told(name, error, args, kwargs))

@@ -222,6 +222,13 @@ def test_symbolic_zeros_reach_rules_as_in_jax():
     assert seen[1:] == [[True, False], [False, True]]
 
 
+def test_a_jacobian_of_integers_is_zero_as_in_jax():
+    f = lambda x: jax.jacfwd(lambda x: (x.astype(int), x * 2))(x)  # noqa: E731
+    found, expected = ft.jit(f)(J.arange(3.0)), f(J.arange(3.0))
+    assert found[0].dtype == expected[0].dtype
+    assert_close(found, expected)
+
+
 def test_closure_convert_makes_arguments_of_traced_values():
     def solved(x):
         rate = J.cos(x)
@@ -333,6 +340,25 @@ def test_what_needs_a_value_is_said_at_the_users_line(wrong, words):
     assert "test_jax_inside.py" in str(raised.value)
     assert_close(J.sin(X), np.sin(X))
     assert_close(ft.jit(J.sin)(X), np.sin(X))
+
+
+REFUSED = {
+    "a size": lambda x: L.top_k(x, 9),
+    "an axis": lambda x: L.cumsum(x, 4),
+    "a kind of number": lambda x: L.approx_max_k(x.astype(int), 1),
+    "no axis": lambda x: L.approx_max_k(x[0, 0], 1),
+    "shapes, in one of JAX's operations that is several of ours": lambda x: J.stack([x, x[0]]),
+    "types": lambda x: L.concatenate([x, x[0]], 0),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_an_error_about_an_operation_is_of_the_class_of_jax_s_own(wrong):
+    with pytest.raises(Exception, match=r".") as of_jax:
+        jax.jit(REFUSED[wrong])(J.ones((3, 4)))
+    with pytest.raises(of_jax.type, match=r"at\n .*test_jax_inside.py:") as ours:
+        ft.jit(REFUSED[wrong])(J.ones((3, 4)))
+    assert isinstance(ours.value, ft.errors.FunctransError)
 
 
 def test_a_value_of_ours_kept_by_jax_code_is_a_leak():

@@ -182,6 +182,18 @@ def rule_around(w: World, reverse: bool) -> Any:
     return jax.vmap(jax.grad(g))(X), jax.jit(jax.grad(lambda x: jnp.sum(g(x))))(X)
 
 
+def rule_with_a_number(w: World) -> Any:
+    @jax.custom_jvp
+    def scaled(x: Any, y: Any) -> Any:
+        return x * y
+
+    scaled.defjvp(lambda p, t: (scaled(*p), p[1] * t[0] + p[0] * t[1]))
+    root = lambda a: jax.lax.custom_root(  # noqa: E731
+        lambda x: x * x - a, 1.0, lambda f, x: w.np.sqrt(a), lambda g, y: y / g(1.0)
+    )
+    return jax.vmap(jax.grad(w.jit(lambda x: scaled(x, 2.0))))(X), jax.grad(w.jit(root))(4.0)
+
+
 def own_rule(w: World) -> Any:
     f = with_rule(w, True)
     g = w.jit(f)
@@ -236,6 +248,7 @@ SPECIAL: dict[str, Callable[[World], Any]] = {
     "linear_transpose": lambda w: jax.linear_transpose(w.jit(lambda x: w.np.cumsum(x) @ M), X)(V),
     "a custom_jvp of JAX's": lambda w: rule_around(w, False),
     "a custom_vjp of JAX's": lambda w: rule_around(w, True),
+    "a custom_jvp of JAX's with a number among its operands": rule_with_a_number,
     "a custom_vjp of its own": own_rule,
     "static arguments": static,
     "donated arguments": donated,

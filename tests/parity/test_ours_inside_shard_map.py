@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import functrans as ft
 from tests.support.worlds import JAX, JITTED, PLAIN, World, assert_same
 
 P = jax.P
@@ -71,7 +72,11 @@ CASES: dict[str, Callable[[World, Map], Any]] = {
 if INSIDE:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("i",))
 
-    @pytest.mark.parametrize(("check", "world"), [(True, JITTED), (False, PLAIN)])
+    @pytest.mark.parametrize(
+        ("check", "world"),
+        [(True, JITTED), (False, PLAIN), (True, JAX._replace(jit=ft.jit)), (False, JAX._replace(jit=ft.jit))],
+        ids=["checked", "un-jitted", "JAX's code checked", "JAX's code"],
+    )
     @pytest.mark.parametrize("case", CASES)
     def test_like_jax(case, check, world):
         def mapped(f: Any, in_specs: Any = None, out_specs: Any = None) -> Any:

@@ -24,7 +24,7 @@ from functrans.interop.jaxprs.walk import (
     spread,
     traced,
 )
-from functrans.ir.types import dtype_class
+from functrans.ir.types import dtype_class, float0
 from functrans.primitives.elementwise.bitwise import xor
 from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast, convert_element_type
 from functrans.primitives.elementwise.families import full_like, lt
@@ -122,6 +122,8 @@ def _convert(eqn: Any, x: Any) -> Any:
     t = typeof(x)
     if t.dtype == dtype and t.weak_type == weak:
         return x
+    if t.dtype == float0:  # the tangent of an integer, which JAX reads as zeros
+        return literal(0, t.update(dtype=np.dtype(dtype), weak_type=bool(weak)))
     return convert_element_type(x, dtype=np.dtype(dtype), weak_type=bool(weak))
 
 
@@ -245,7 +247,7 @@ like("top_k", k="k", axis="axis")
 @means("approx_top_k")
 def _approx_top_k(eqn: Any, x: Any) -> Any:
     p = dict(eqn.params)
-    axis = p.pop("reduction_dimension") % typeof(x).ndim
+    axis = p.pop("reduction_dimension") % max(1, typeof(x).ndim)
     return operation(eqn, "approx_top_k")(x, reduction_dimension=axis, **p)
 
 
