@@ -300,8 +300,13 @@ class Order:
     def _emit_scaled(
         self, node: Any, scale: Any, values: dict[Var, Any], order: Sequence[int]
     ) -> tuple[Any, list[Any]]:
-        """Emit the product of a tensor and one with fewer axes, elementwise, as a program has it."""
+        """Emit the product of a tensor and one with fewer axes: elementwise, as a program has it, unless
+        the axes are wanted in another order."""
         x, names = self._emit(node, values, order)
+        wanted = [a for a in order if a in node.axes]
+        if len(wanted) == len(names) and wanted != names:
+            y, own = self._emit(scale, values, names)
+            return dot_general(x, y, lhs=tuple(names), rhs=tuple(own), out=tuple(wanted)), wanted
         inverse = None
         if isinstance(scale, Leaf) and scale.axes == scale.own and len(scale.factors) == 1:
             (f,) = scale.factors
