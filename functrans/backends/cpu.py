@@ -193,8 +193,9 @@ _SHIFTED, _SHIFTED_WHOLE = 49, 27
 _SUMS, _PRODUCTS = 49, 32
 # Matrix products are faster only if there are many, and each has enough results.
 _GROUPS, _RESULTS = 8, 16
-# Elements of a transposed operand. XLA fuses smaller transposes with what computes the operand.
-_COPIED = 2**16
+# Elements of a transposed operand. XLA fuses smaller transposes with what computes the operand; with
+# these a copy is no faster.
+_COPIED = 2**17
 
 
 def faster_convolution(

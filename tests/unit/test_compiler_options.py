@@ -33,6 +33,20 @@ def grouped(x: Any) -> Any:
     return alone + convolved(x)
 
 
+@pytest.fixture(autouse=True)
+def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The images here are small, so that the tests are fast."""
+    monkeypatch.setattr(compiler_options, "BIG", 0)
+
+
+def test_small_convolutions_keep_the_default(monkeypatch: pytest.MonkeyPatch):
+    program = make_ir(convolved)(X)
+    monkeypatch.setattr(compiler_options, "BIG", W.size + 1)
+    assert compiler_options.choice(program) == compiler_options.DEFAULT
+    monkeypatch.setattr(compiler_options, "BIG", W.size)
+    assert compiler_options.choice(make_ir(convolved)(X)) == SET
+
+
 @pytest.fixture
 def traces() -> Any:
     """A function with a convolution, and the list of its traces."""

@@ -405,7 +405,7 @@ ORDERS = {  # layout, features, a transformation, how many operands are copied
 def test_operands_of_convolutions_in_another_order(name):
     layout, features, transform, copies = ORDERS[name]
     rng = np.random.default_rng(0)
-    shape = {"N": 16, "H": 12, "W": 12, "C": features}
+    shape = {"N": 32, "H": 12, "W": 12, "C": features}
     x = rng.normal(size=[shape[n] for n in layout]).astype("float32")
     kernel = rng.normal(size=(3, 3, features, 4)).astype("float32") / 9
 
