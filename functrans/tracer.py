@@ -301,6 +301,11 @@ def _instead_of(x: Any) -> str:
         return "Pass an array or a number; to leave out an operand, leave out the operation."
     if isinstance(x, jax.Ref):
         return "Pass the value of the reference, ref[...]."
+    if is_jax_tracer(x):
+        return (
+            "JAX's high-level types, such as flax's variables with hijax=True, are not supported. "
+            "Pass the arrays that it holds; for an nnx model, nnx.to_pure_dict(nnx.state(model))."
+        )
     if hasattr(x, "__next__"):
         return "Convert it to a list or an array first: list(...), jnp.stack(list(...))."
     return (

@@ -307,6 +307,9 @@ class _Staged(NamedTuple):
 
 def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
     flat = FlatFunction(fun, in_tree)
+    for x in leaves:
+        if is_jax_tracer(x) and jax.typeof(x).is_high:
+            raise errors.NotAnArray(not_an_array(x, "argument"))
     dynamic = [_is_array(x) for x in leaves]
     written: list[Any] = []
 

@@ -148,3 +148,8 @@ def a_method_that_does_not_exist(m, jnp):
 @misuse(errors.InvalidIndex, "delete", "index 9", "delete(f32[3], i32[2])")
 def an_index_to_delete_beyond_the_end(m, jnp):
     jnp.delete(X, jnp.array([1, 9]))  # <-
+
+
+@misuse(errors.TypeMismatch, "sort(key<fry>[3])", "no order", "jax.random.key_data")
+def keys_to_sort(m, jnp):
+    m.jit(jnp.sort)(m.random.split(m.random.key(0), 3))  # <-

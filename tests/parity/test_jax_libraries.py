@@ -232,6 +232,16 @@ def test_nnx():
     same(trained)
 
 
+def test_nnx_variables_of_a_high_level_type():
+    nnx = library("flax.nnx")
+    with nnx.var_defaults(hijax=True):
+        model = nnx.Linear(3, 2, rngs=nnx.Rngs(0))
+        with pytest.raises(ft.errors.NotAnArray, match=r"hijax=True, are not supported.*to_pure_dict"):
+            ft.jit(lambda m, x: m(x))(model, X)
+        arrays = nnx.to_pure_dict(nnx.state(model))
+        same(lambda D: D.jit(lambda w, x: x @ w["kernel"] + w["bias"])(arrays, X))
+
+
 # --- equinox, haiku -------------------------------------------------------------------------------
 
 

@@ -33,6 +33,8 @@ class Sort(Primitive):
             raise self.mismatch(xs, "operands must have equal shapes")
         if not 0 <= dimension < xs[0].ndim:
             raise self.mismatch(xs, f"dimension {dimension} must lie in 0..{xs[0].ndim - 1}")
+        if any(dtype_class(x.dtype) == "key" for x in xs):
+            raise self.mismatch(xs, "random keys have no order", "Sort their jax.random.key_data.")
         return xs
 
     def reference(self, *xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any:
