@@ -230,6 +230,11 @@ def is_jax_tracer(x: Any) -> bool:
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 
 
+def is_high_level(x: Any) -> bool:
+    """Return whether a value is a tracer of one of JAX's high-level types, which hold arrays."""
+    return is_jax_tracer(x) and bool(jax.typeof(x).is_high)
+
+
 _TYPE_OF: dict[type[Any], Callable[[Any], ArrayType]] = {
     Tracer: lambda x: x.type,
     Literal: lambda x: x.type,
@@ -301,10 +306,10 @@ def _instead_of(x: Any) -> str:
         return "Pass an array or a number; to leave out an operand, leave out the operation."
     if isinstance(x, jax.Ref):
         return "Pass the value of the reference, ref[...]."
-    if is_jax_tracer(x):
+    if is_high_level(x):
         return (
             "JAX's high-level types, such as flax's variables with hijax=True, are not supported. "
-            "Pass the arrays that it holds; for an nnx model, nnx.to_pure_dict(nnx.state(model))."
+            "Pass the arrays that they hold; for an nnx model, nnx.to_pure_dict(nnx.state(model))."
         )
     if hasattr(x, "__next__"):
         return "Convert it to a list or an array first: list(...), jnp.stack(list(...))."

@@ -35,7 +35,7 @@ from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import laid_out_by_type
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
-from functrans.tracer import check_kept, is_active, is_jax_tracer, not_an_array
+from functrans.tracer import check_kept, is_active, is_high_level, is_jax_tracer, not_an_array
 from functrans.typing import Device, PyTree
 
 _P = ParamSpec("_P")
@@ -308,7 +308,7 @@ class _Staged(NamedTuple):
 def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
     flat = FlatFunction(fun, in_tree)
     for x in leaves:
-        if is_jax_tracer(x) and jax.typeof(x).is_high:
+        if is_high_level(x):
             raise errors.NotAnArray(not_an_array(x, "argument"))
     dynamic = [_is_array(x) for x in leaves]
     written: list[Any] = []

@@ -193,8 +193,8 @@ _SHIFTED, _SHIFTED_WHOLE = 49, 27
 _SUMS, _PRODUCTS = 49, 32
 # Matrix products are faster only if there are many, and each has enough results.
 _GROUPS, _RESULTS = 8, 16
-# Elements of a transposed operand. XLA fuses smaller transposes with what computes the operand; with
-# these a copy is no faster.
+# Elements of a transposed operand from which on a copy of its own is faster than XLA's fusion with what
+# computes the operand.
 _COPIED = 2**17
 
 
