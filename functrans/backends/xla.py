@@ -32,6 +32,7 @@ from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
 from functrans.passes.compiler_options import SETS, choice
+from functrans.passes.machines import optimized_for
 from functrans.primitives.base import axes_inside
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import (
@@ -90,12 +91,13 @@ class Preparation(NamedTuple):
 AS_IT_IS = Preparation()
 
 
-def prepared(program: Program, preparation: Preparation) -> Program:
-    """Return the program as it is lowered; cached."""
-    return memo(program, _prepared, preparation)
+def prepared(program: Program, preparation: Preparation, platform: str | None = None) -> Program:
+    """Return the program as it is lowered for a platform (None: JAX's default); cached."""
+    with optimized_for(platform) as machine:
+        return memo(program, _prepared, preparation, machine.name)
 
 
-def _prepared(program: Program, preparation: Preparation) -> Program:
+def _prepared(program: Program, preparation: Preparation, machine: str) -> Program:
     chain = preparation.passes  # of a single operation none, which needs no pass to be loaded
     made = passes.optimize(program, chain) if chain else passes.inline(program)
     return passes.kernels.plain(made) if preparation.plain else made
@@ -277,7 +279,7 @@ def relowering(traced: Any, again: Callable[[], Any]) -> Any:
 
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
     lowering = Lowering(jax_ctx, _compiled_alone)
-    outs = lowering.emit(prepared(program, preparation), operands)
+    outs = lowering.emit(prepared(program, preparation, lowering.platform), operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)
     lowering.emit_called()

@@ -15,11 +15,12 @@ from functrans.api.programs import check_takes
 from functrans.api.static_arguments import StaticArguments
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
-from functrans.ir.program import Program, Var
+from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
+from functrans.passes.rewrite import replaced_programs
 from functrans.tracer import Tracer, depending
 
 
@@ -42,6 +43,28 @@ def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choi
     program, leaves, out_tree = statics.staged(args, kwargs)
     made = optimize(program, passes)
     return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
+
+
+def located(program: Program) -> Program:
+    """Return the program with the equations of library functions, which have no lines of their own,
+    at the lines of their calls. A function that is called from two lines is copied."""
+    known: dict[tuple[Program, Any], Program] = {}
+
+    def at(p: Program, line: Any) -> Program:
+        found = known.get((p, line))
+        if found is not None:
+            return found
+        made = []
+        for e in p.equations:
+            source, params = e.source or line, e.params
+            if e.primitive.holds_programs:
+                params = replaced_programs(params, {q: at(q, source) for q in e.programs})
+            made.append(Equation(e.primitive, e.inputs, e.outputs, params, source, e.origin))
+        known[p, line] = new = p.replace(equations=made)
+        new.marks = p.marks
+        return new
+
+    return at(program, None)
 
 
 def check_given(fun: Any, name: str, argument: str = "fun") -> None:

@@ -2,8 +2,7 @@
 
 In: terms with named axes. Out: an estimate in nanoseconds, and the operations.
 
-The estimate counts operations, FLOPs, and bytes read and written. Its constants were fitted on
-XLA:CPU. Only ratios matter, and a rewrite must win by a wide margin.
+The estimate counts operations, FLOPs, and bytes read and written (passes/machines.py).
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 
 from functrans.ir.program import Var
 from functrans.ir.types import ArrayType
+from functrans.passes.machines import machine
 from functrans.passes.sums_of_products import Dims, Factor, NotSeparable, Term
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.bitwise import and_
@@ -30,8 +30,6 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, transpose
 from functrans.trace import literal, typeof
 
-PER_OPERATION, PER_FLOP, PER_BYTE_READ, PER_BYTE_WRITTEN = 1500.0, 0.006, 0.06, 0.35
-PER_BATCH_ELEMENT = 100.0  # for a batched dot_general
 CACHE = 1 << 20  # bytes; smaller values stay in the cache
 MOST_FACTORS = 7  # limit of the search; factors over equal axes count once
 
@@ -73,11 +71,6 @@ class Plan(NamedTuple):
     cost: float
 
 
-def per_flop(dtype: Any) -> float:
-    """Return nanoseconds per operation in arithmetic of that dtype."""
-    return PER_FLOP * (4 if dtype.itemsize == 8 else 1)
-
-
 class Order:
     """Plans for terms over axes of these sizes; the result has the axes `out`. `wide`: in float64;
     `cached`: for a loop step, whose small values stay in the cache; `known`: pairs of a value and one
@@ -99,7 +92,8 @@ class Order:
         self.wide: bool = wide and np.dtype(dtype).itemsize < 8
         self.dtype: np.dtype = np.dtype(np.float64 if self.wide else dtype)
         self.bytes: int = 8 if self.wide else np.dtype(dtype).itemsize
-        self.per_flop: float = per_flop(self.dtype)
+        self.machine = machine()
+        self.per_flop: float = self.machine.per_flop(self.dtype)
 
     def volume(self, axes: Any) -> int:
         return math.prod(map(self.size.__getitem__, axes))
@@ -107,7 +101,7 @@ class Order:
     def written(self, axes: Any) -> float:
         """Return the cost of writing a tensor."""
         n = self.bytes * self.volume(axes)
-        return n * (PER_BYTE_READ if self.cached and n <= CACHE else PER_BYTE_WRITTEN)
+        return n * (self.machine.read if self.cached and n <= CACHE else self.machine.written)
 
     def may_gain(self, groups: Groups, made: float) -> bool:
         """Return whether any order can start more cheaply than a value that cost `made`: an axis of
@@ -124,7 +118,7 @@ class Order:
                 both = x | y
                 inside = [a for a in both if count[a] > (a in x) + (a in y) or a in self.out]
                 flops = self.volume(both) * (1 if len(inside) == len(both) else 2)
-                read = self.bytes * PER_BYTE_READ * (volumes[i] + volumes[k])
+                read = self.bytes * self.machine.read * (volumes[i] + volumes[k])
                 if self.per_flop * flops + read + self.written(inside) < 0.75 * made:
                     return True
         return False
@@ -187,11 +181,11 @@ class Order:
         volume = self.volume(leaf.own)
         cost = 0.0
         if len(leaf.factors) > 1 or self.wide:
-            cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ * len(leaf.factors)
+            cost += self.machine.operation + self.bytes * volume * self.machine.read * len(leaf.factors)
             if leaf.axes == leaf.own:
                 cost += self.written(leaf.own)
         if leaf.axes != leaf.own:
-            cost += PER_OPERATION + self.bytes * volume * PER_BYTE_READ
+            cost += self.machine.operation + self.bytes * volume * self.machine.read
         return cost
 
     def _best_pair(self, s: int, best: dict[int, Any], outside: set[int], limit: float) -> tuple[float, Any]:
@@ -218,11 +212,11 @@ class Order:
             return 0.0
         every = self.volume(x | y)
         flops = 2 * every if len(axes) < len(x | y) else every
-        cost = PER_OPERATION + self.per_flop * flops
-        cost += self.bytes * PER_BYTE_READ * (self.volume(x) + self.volume(y))
+        cost = self.machine.operation + self.per_flop * flops
+        cost += self.bytes * self.machine.read * (self.volume(x) + self.volume(y))
         cost += self.written(axes)
         if flops > every:
-            cost += PER_BATCH_ELEMENT * self.volume(x & y & frozenset(axes))
+            cost += self.machine.batched * self.volume(x & y & frozenset(axes))
         return cost
 
     def _is_known(self, x: Any, y: Any) -> bool:
@@ -237,7 +231,7 @@ class Order:
         array is a scatter. No other combination is possible."""
         if not isinstance(x, OneHot):
             x, y = y, x
-        written = PER_OPERATION + self.written(axes)
+        written = self.machine.operation + self.written(axes)
         if x.counted not in x.axes:  # the one-hot axis is already summed
             return math.inf if isinstance(y, OneHot) or not set(x.at) <= y.axes else written
         if isinstance(y, OneHot):

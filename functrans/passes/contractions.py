@@ -38,17 +38,11 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.contraction_order import (
-    PER_BYTE_READ,
-    PER_BYTE_WRITTEN,
-    PER_OPERATION,
-    Order,
-    Plan,
-    per_flop,
-)
+from functrans.passes.contraction_order import Order, Plan
 from functrans.passes.cost_bounds import Least
 from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
+from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
 from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
 from functrans.passes.sums_of_products import (
@@ -76,8 +70,6 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, slice_
 from functrans.trace import literal, provenance, stage, typeof
 
-WORTH = 20_000.0  # nanoseconds that a rewrite must save at least
-PER_BYTE_KEPT = 0.35  # nanoseconds: the value of memory held until another sum is computed
 LARGE = 1 << 20  # bytes
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
@@ -91,7 +83,7 @@ MOST_ASKED = 8  # maximum number of operands followed for a factor
 @program_pass
 def contract(program: Program) -> Program:
     """Reorder contractions to cheaper ones, also in nested programs."""
-    return everywhere(_contract, program, "contract")
+    return everywhere(_contract, program, ("contract", machine().name))
 
 
 def _contract(program: Program) -> Program:
@@ -121,7 +113,7 @@ class WholeBatch:
             self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
         ]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.cost: float = sum([p.cost for p in self.plans]) + PER_OPERATION * (len(self.plans) - 1)
+        self.cost: float = sum([p.cost for p in self.plans]) + machine().operation * (len(self.plans) - 1)
         self.positive: bool = expansion.multiplied_out and sums_squares(expansion.made_by, e)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
@@ -148,6 +140,7 @@ class _Search:
 
     def __init__(self, program: Program):
         self.program = program
+        self.machine = machine()
         self.made_by: dict[Var, Equation] = {}
         self.read_by: defaultdict[Var, list[Equation]] = defaultdict(list)
         self.outputs = set(program.outputs)
@@ -161,7 +154,7 @@ class _Search:
         """Return the program with all profitable rewrites; the same object if there is none."""
         equations = self.program.equations
         sources = [e for e in equations if e.primitive in SOURCES and _is_source(e)]
-        large = [e for e in sources if self.cost(e) > WORTH]
+        large = [e for e in sources if self.cost(e) > self.machine.worth]
         if not large:
             return self.program
         made_by, read_by = self.made_by, self.read_by
@@ -286,8 +279,8 @@ class _Search:
     def cheaper(self, cluster: Cluster) -> list[Sink] | None:
         """Return the sums without the cluster's values, if that is much cheaper."""
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
-        most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - WORTH
-        kept = 0.8 * PER_BYTE_KEPT * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
+        most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - self.machine.worth
+        kept = 0.8 * self.machine.written * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
         least = self.least(cluster)
         left = most + kept - sum(least.values())
         if left < 0:
@@ -345,7 +338,8 @@ class _Search:
         ways: list[WholeBatch | ByExample] = []
         with suppress(NotSeparable):
             ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled))
-        for gram in (False, True) if squared(self.made_by, e) is not None else ():
+        loops = self.machine.by_example and squared(self.made_by, e) is not None
+        for gram in (False, True) if loops else ():
             with suppress(NotSeparable):
                 ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))
         way = min(ways, key=lambda way: way.cost, default=None)
@@ -367,7 +361,7 @@ class _Search:
         """Return `_cost`, cached."""
         found = self.costs.get(e)
         if found is None:
-            found = self.costs[e] = _cost(e)
+            found = self.costs[e] = _cost(e, self.machine)
         return found
 
     def bytes_made(self, cluster: Cluster) -> int:
@@ -442,16 +436,16 @@ def _sums_many(e: Equation) -> bool:
     return math.prod([n for name, n in sizes if name not in out]) >= MANY
 
 
-def _cost(e: Equation) -> float:
+def _cost(e: Equation, m: Machine) -> float:
     """Estimate the cost of an equation as it is. Elementwise ones are fused into their users."""
     t = e.outputs[0].type
     if e.primitive is dot_general:
         x, y = [v.type for v in e.inputs]
         products = flops(x.shape, y.shape, e.params["lhs"], e.params["rhs"])
-        moved = PER_BYTE_READ * bytes_of(x, y) + PER_BYTE_WRITTEN * bytes_of(t)
-        return PER_OPERATION + per_flop(t.dtype) * products + moved
+        moved = m.read * bytes_of(x, y) + m.written * bytes_of(t)
+        return m.operation + m.per_flop(t.dtype) * products + moved
     if e.primitive in (scatter, scatter_add):
-        return PER_OPERATION + PER_BYTE_WRITTEN * bytes_of(t, e.inputs[2].type)
+        return m.operation + m.written * bytes_of(t, e.inputs[2].type)
     if e.primitive is reduce_sum:
-        return PER_OPERATION + PER_BYTE_READ * bytes_of(e.inputs[0].type)
+        return m.operation + m.read * bytes_of(e.inputs[0].type)
     return 0.0

@@ -1,7 +1,7 @@
 """Lower bounds on the cost of sums without their large operands, from shapes alone.
 
 In: a cluster of `contract`. Out: a lower bound for each of its sums in nanoseconds, with the costs
-of passes/contraction_order.py. It prunes most searches for a cheaper order before they start.
+of passes/machines.py. It prunes most searches for a cheaper order before they start.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Var
-from functrans.passes.contraction_order import PER_BYTE_WRITTEN, per_flop
+from functrans.passes.machines import machine
 from functrans.passes.sums_of_products import ALIASES
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
@@ -63,7 +63,8 @@ class Least:
         if not factor:
             return known
         products = max(self.times * (factor + t.size), self._in_pairs(e))
-        return (known or PER_BYTE_WRITTEN * bytes_of(t)) + 2 * per_flop(t.dtype) * products
+        m = machine()
+        return (known or m.written * bytes_of(t)) + 2 * m.per_flop(t.dtype) * products
 
     def _stays(self, e: Equation) -> bool:
         """Return whether the contraction has a term, with as many products, without the cluster's

@@ -89,7 +89,7 @@ def with_programs(program: Program, new: dict[Program, Program]) -> Program:
     if all([new.get(p, p) is p for p in inner]):
         return program
     equations = [
-        derived(e, params=_replaced(e.params, new)) if e.primitive.holds_programs else e
+        derived(e, params=replaced_programs(e.params, new)) if e.primitive.holds_programs else e
         for e in program.equations
     ]
     made = program.replace(equations=equations)
@@ -97,7 +97,8 @@ def with_programs(program: Program, new: dict[Program, Program]) -> Program:
     return made
 
 
-def _replaced(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
+def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
+    """Return the parameters of an equation with nested programs replaced."""
     made = {}
     for name, value in params.items():
         if value.__class__ is Program:

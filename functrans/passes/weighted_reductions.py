@@ -6,6 +6,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import dtype_class
+from functrans.passes.machines import machine
 from functrans.passes.rewrite import Rewrite, Rewriter, derived, everywhere, program_pass, replaced
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
@@ -91,7 +92,7 @@ def _origin(program: Program, made_at: dict[Var, int], v: Any) -> Any:
 #
 # This applies if x is in memory anyway: an input, or the result of an operation that XLA does not
 # fuse. XLA:CPU reduces a leading axis of three or more axes, with a product as operand, element by
-# element: 10 times slower at [64, 256, 10], 200 times at [64, 256, 256]. It runs after `contract`,
+# element: 10 times slower at [64, 256, 10], 200 times at [64, 256, 256]. Other platforms do not. It runs after `contract`,
 # which matches the user's product. Products have the full precision of the dtype on every platform.
 #
 # A sum of an outer product, both of whose factors are broadcast, is a contraction as well:
@@ -124,7 +125,7 @@ def weighted_sums(program: Program) -> Program:
         return c
       }
     """
-    return everywhere(_rewritten, program, "weighted_sums")
+    return everywhere(_rewritten, program, ("weighted_sums", machine().name))
 
 
 def _rewritten(program: Program) -> Program:
@@ -191,7 +192,7 @@ def _sum_of_outer(w: Rewriter, e: Equation) -> Any:
 
 def _weighted(w: Rewriter, e: Equation) -> Any:
     (v,), axes = e.inputs, e.params["axes"]
-    product = w.made(v, mul) if _is_leading(e) else None
+    product = w.made(v, mul) if machine().by_columns and _is_leading(e) else None
     if product is None or not w.read_once(v):
         return None
     for x, repeated in (product.inputs, product.inputs[::-1]):

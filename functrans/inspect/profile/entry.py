@@ -31,7 +31,7 @@ from functrans.inspect.profile.placing import (
     recorded,
 )
 from functrans.inspect.profile.report import ProfileReport, machine
-from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged
+from functrans.inspect.staged import Staged, check_given, check_values, located, passes_of, staged
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import describe, user_source
 from functrans.ir.text import with_nested
@@ -43,6 +43,8 @@ from functrans.typing import PyTree
 if sys.platform != "win32":
     import resource
 
+# The profiler does not name the operations of a CUDA graph: graphs of fewer are not made.
+WITHOUT_GRAPHS = {"xla_gpu_graph_min_graph_size": 1_000_000}
 _LONG = 10_000  # most milliseconds of all runs together, if there are several
 
 
@@ -75,6 +77,9 @@ def profile(
       first call, with a product of large matrices and a sum of large arrays; data in caches may be
       read faster. The profiler itself takes about half a microsecond per recorded operation:
       compare `milliseconds` and `profiled`.
+
+      On a GPU the program is compiled without CUDA graphs, in which the profiler does not
+      distinguish operations, so each takes some microseconds more to start than under `ft.jit`.
 
       It runs on the devices of the arguments, which are never donated; the device and compiler
       options of `ft.jit` are ignored, except `cpu="plain"`.
@@ -114,15 +119,16 @@ def profile(
 
 
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
-    program = made.program
+    program = located(made.program)
     marked, equations = numbered(program)
     closed, constants = hoist_constants(marked)
     if how is not None and how.plain:
         closed = plain(closed)
     operands = [*constants, *made.values]
     function: Any = executable(closed)  # of jax.jit, which donates nothing
+    options = WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
     with _names_kept():
-        xla = function.lower(*operands).compile()
+        xla = function.lower(*operands).compile(options)
 
     def run() -> Any:
         return xla(*operands)
