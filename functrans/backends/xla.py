@@ -93,13 +93,13 @@ AS_IT_IS = Preparation()
 
 def prepared(program: Program, preparation: Preparation, platform: str | None = None) -> Program:
     """Return the program as it is lowered for a platform (None: JAX's default); cached."""
-    with optimized_for(platform) as machine:
-        return memo(program, _prepared, preparation, machine.name)
+    return memo(program, _prepared, preparation, platform or jax.default_backend())
 
 
-def _prepared(program: Program, preparation: Preparation, machine: str) -> Program:
+def _prepared(program: Program, preparation: Preparation, platform: str) -> Program:
     chain = preparation.passes  # of a single operation none, which needs no pass to be loaded
-    made = passes.optimize(program, chain) if chain else passes.inline(program)
+    with optimized_for(platform):
+        made = passes.optimize(program, chain) if chain else passes.inline(program)
     return passes.kernels.plain(made) if preparation.plain else made
 
 

@@ -13,14 +13,15 @@ from functrans import pytrees as tree
 from functrans.api.jit import jit_options
 from functrans.api.programs import check_takes
 from functrans.api.static_arguments import StaticArguments
+from functrans.caching import memo
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
-from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import describe, user_source
+from functrans.ir.program import Program, Var
+from functrans.ir.source import Source, describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
-from functrans.passes.rewrite import replaced_programs
+from functrans.passes.rewrite import derived, replaced_programs
 from functrans.tracer import Tracer, depending
 
 
@@ -47,24 +48,24 @@ def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choi
 
 def located(program: Program) -> Program:
     """Return the program with the equations of library functions, which have no lines of their own,
-    at the lines of their calls. A function that is called from two lines is copied."""
-    known: dict[tuple[Program, Any], Program] = {}
+    at the lines of their calls; the same object if there are none. A function that is called from
+    two lines is copied. Cached."""
+    return memo(program, _located, None)
 
-    def at(p: Program, line: Any) -> Program:
-        found = known.get((p, line))
-        if found is not None:
-            return found
-        made = []
-        for e in p.equations:
-            source, params = e.source or line, e.params
-            if e.primitive.holds_programs:
-                params = replaced_programs(params, {q: at(q, source) for q in e.programs})
-            made.append(Equation(e.primitive, e.inputs, e.outputs, params, source, e.origin))
-        known[p, line] = new = p.replace(equations=made)
-        new.marks = p.marks
-        return new
 
-    return at(program, None)
+def _located(program: Program, line: Source | None) -> Program:
+    made = []
+    for e in program.equations:
+        source = e.source or line
+        new = {p: memo(p, _located, source) for p in e.programs}
+        if source is not e.source or any([p is not q for p, q in new.items()]):
+            e = derived(e, params=replaced_programs(e.params, new), source=source)
+        made.append(e)
+    if all([e is old for e, old in zip(made, program.equations, strict=True)]):
+        return program
+    found = program.replace(equations=made)
+    found.marks = program.marks
+    return found
 
 
 def check_given(fun: Any, name: str, argument: str = "fun") -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans.ir.program import Var
 from functrans.ir.types import ArrayType
-from functrans.passes.machines import machine
+from functrans.passes.machines import Machine, machine
 from functrans.passes.sums_of_products import Dims, Factor, NotSeparable, Term
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.bitwise import and_
@@ -92,7 +92,7 @@ class Order:
         self.wide: bool = wide and np.dtype(dtype).itemsize < 8
         self.dtype: np.dtype = np.dtype(np.float64 if self.wide else dtype)
         self.bytes: int = 8 if self.wide else np.dtype(dtype).itemsize
-        self.machine = machine()
+        self.machine: Machine = machine()
         self.per_flop: float = self.machine.per_flop(self.dtype)
 
     def volume(self, axes: Any) -> int:

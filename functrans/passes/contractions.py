@@ -113,7 +113,8 @@ class WholeBatch:
             self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
         ]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
-        self.cost: float = sum([p.cost for p in self.plans]) + machine().operation * (len(self.plans) - 1)
+        joining = self.order.machine.operation * (len(self.plans) - 1)
+        self.cost: float = sum([p.cost for p in self.plans]) + joining
         self.positive: bool = expansion.multiplied_out and sums_squares(expansion.made_by, e)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
@@ -140,7 +141,7 @@ class _Search:
 
     def __init__(self, program: Program):
         self.program = program
-        self.machine = machine()
+        self.machine: Machine = machine()
         self.made_by: dict[Var, Equation] = {}
         self.read_by: defaultdict[Var, list[Equation]] = defaultdict(list)
         self.outputs = set(program.outputs)
@@ -302,7 +303,7 @@ class _Search:
     def least(self, cluster: Cluster) -> dict[Equation, float]:
         """Return a lower bound on the cost of each sum without the cluster's values."""
         sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
-        bound = Least(self.made_by, cluster.values, sources, self.cost)
+        bound = Least(self.made_by, cluster.values, sources, self.cost, self.machine)
         return {e: bound.of(e) for e in cluster.sinks}
 
     def shape_of(self, cluster: Cluster) -> tuple[Any, ...] | None:

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Var
-from functrans.passes.machines import machine
+from functrans.passes.machines import Machine
 from functrans.passes.sums_of_products import ALIASES
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
@@ -30,6 +30,7 @@ class Least:
     values  : those of the cluster
     sources : the contractions that compute some of these
     cost    : the cost of an equation as it is
+    machine : what work costs
     """
 
     def __init__(
@@ -38,7 +39,9 @@ class Least:
         values: Iterable[Var],
         sources: Sequence[Equation],
         cost: Callable[[Equation], float],
+        machine: Machine,
     ):
+        self.machine = machine
         self.made_by = made_by
         self.cost = cost
         self.values: frozenset[Var] = frozenset(values)
@@ -63,8 +66,8 @@ class Least:
         if not factor:
             return known
         products = max(self.times * (factor + t.size), self._in_pairs(e))
-        m = machine()
-        return (known or m.written * bytes_of(t)) + 2 * m.per_flop(t.dtype) * products
+        written = self.machine.written * bytes_of(t)
+        return (known or written) + 2 * self.machine.per_flop(t.dtype) * products
 
     def _stays(self, e: Equation) -> bool:
         """Return whether the contraction has a term, with as many products, without the cluster's

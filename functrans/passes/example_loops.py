@@ -14,7 +14,6 @@ from typing import Any
 from functrans.ir.program import Equation, Origin, Program, Var, copied, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.passes.contraction_order import Leaf, Order, Pair, Plan
-from functrans.passes.machines import machine
 from functrans.passes.redundancy import common_subexpressions
 from functrans.passes.rewrite import finished
 from functrans.passes.sums_of_products import Expansion, Factor, NotSeparable, Term, squared
@@ -61,7 +60,7 @@ class ByExample:
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.type: ArrayType = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
         shared = sum([self._shared(p.tree, readers) for p in self.plans]) if gram else 0.0
-        m = machine()
+        m = self.order.machine
         one = sum([p.cost for p in self.plans]) - shared + 2 * m.operation
         self.cost: float = self.length * (one + m.read * bytes_of(self.type))
 

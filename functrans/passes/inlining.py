@@ -15,10 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
-from functrans.ir.source import Source
 from functrans.passes.rewrite import (
     Rewrite,
     children_first,
+    derived,
     everywhere,
     finished,
     program_pass,
@@ -176,17 +176,13 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
             inside = [renamed(one, names) for one in called.equations]
         else:
             inside = copied(called.equations, names)
-        equations += [one if one.source is not None else _at(e.source, one) for one in inside]
+        # A library's own lines are not kept: its equations are at the line of the call.
+        equations += [one if one.source is not None else derived(one, source=e.source) for one in inside]
         known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
         notes.append((called.name or "jit", (e,)))
     if not notes:
         return program
     return finished(program, equations, renamed_all(program.outputs, known), notes)
-
-
-def _at(source: Source | None, e: Equation) -> Equation:
-    """Return the equation at the line of the call: a library's own lines are not kept."""
-    return Equation(e.primitive, e.inputs, e.outputs, e.params, source, e.origin)
 
 
 def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:

@@ -1,9 +1,9 @@
 """What work costs on the kind of device that a program is optimized for.
 
 Only ratios matter, and a rewrite must win by a wide margin. The numbers of a CPU were fitted on
-XLA:CPU, those of a GPU on an H200 (TF32 products); a TPU was not measured. An accelerator writes a
-byte for the price of a hundred operations, a CPU for that of sixty, but it starts a kernel for the
-price of megabytes: loops with small steps are slow.
+XLA:CPU, those of a GPU are those of an H200 (TF32 products); a TPU was not measured. An accelerator
+starts an operation for the price of megabytes written, a CPU for that of kilobytes: loops with small
+steps are slow there.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def machine() -> Machine:
 
 
 @contextmanager
-def optimized_for(platform: str | None) -> Iterator[Machine]:
-    """Optimize for a platform; None: for JAX's default."""
-    outer, _local.machine = _local.machine, _of(platform or jax.default_backend())
+def optimized_for(platform: str) -> Iterator[None]:
+    """Optimize for a platform, as JAX names it."""
+    outer, _local.machine = _local.machine, _of(platform)
     try:
-        yield _local.machine
+        yield
     finally:
         _local.machine = outer
 

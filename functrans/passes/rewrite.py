@@ -22,6 +22,7 @@ import ml_dtypes
 from functrans.caching import cached
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.source import Source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
@@ -113,15 +114,18 @@ def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> di
 
 
 def derived(
-    e: Equation, inputs: Sequence[Any] | None = None, params: dict[str, Any] | None = None
+    e: Equation,
+    inputs: Sequence[Any] | None = None,
+    params: dict[str, Any] | None = None,
+    source: Source | None = None,
 ) -> Equation:
-    """Return the equation with other operands or parameters; source and origin stay."""
+    """Return the equation with other operands, parameters or line; what is not given stays."""
     return Equation(
         e.primitive,
         e.inputs if inputs is None else tuple(inputs),
         e.outputs,
         e.params if params is None else params,
-        e.source,
+        e.source if source is None else source,
         e.origin,
     )
 

@@ -92,9 +92,9 @@ def _origin(program: Program, made_at: dict[Var, int], v: Any) -> Any:
 #
 # This applies if x is in memory anyway: an input, or the result of an operation that XLA does not
 # fuse. XLA:CPU reduces a leading axis of three or more axes, with a product as operand, element by
-# element: 10 times slower at [64, 256, 10], 200 times at [64, 256, 256]; other
-# platforms do not. It runs after `contract`, which matches the user's
-# product. Products have the full precision of the dtype on every platform.
+# element: 10 times slower at [64, 256, 10], 200 times at [64, 256, 256]; other platforms do not. It
+# runs after `contract`, which matches the user's product. Products have the full precision of the
+# dtype on every platform.
 #
 # A sum of an outer product, both of whose factors are broadcast, is a contraction as well:
 #

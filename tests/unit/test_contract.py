@@ -13,6 +13,7 @@ import functrans as ft
 import functrans.numpy as fnp
 from functrans.backends import reference
 from functrans.ir import Program, check, show
+from functrans.passes import machines
 from tests.unit.contraction_searches import (
     Everything,
     GramLoops,
@@ -280,6 +281,29 @@ def test_no_order_is_cheaper_than_the_least_of_merged_axes(read, bounds):
         args = [np.ones([size[n] for n in names], np.float32) for names in ("bhtk", "bkhd", MERGED[read])]
         ft.passes.contract(ft.make_ir(lambda a, b, c: fnp.einsum(read, merged(a, b), c))(*args))
     assert max(bounds) > 0
+
+
+@pytest.mark.parametrize(("platform", "loops"), [("cpu", 1), ("gpu", 0), ("tpu", 0)])
+def test_loops_over_examples_are_for_cpus(platform, loops):
+    """The norms of the gradients of a matrix that reads sequences, from which nothing else reads."""
+
+    def norms(x, d):
+        return summed_squares(fnp.einsum("bti,btj->bij", x, d))
+
+    shapes = [jax.ShapeDtypeStruct((64, 32, n), "float32") for n in (128, 512)]
+    program = ft.make_ir(norms)(*shapes)
+    with machines.optimized_for(platform):
+        made = ft.passes.optimize(program)
+    assert [e.primitive.name for e in made.equations].count("scan") == loops
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+def test_outer_products_are_not_made_on_any_platform(platform):
+    shapes = [jax.ShapeDtypeStruct((128, n), "float32") for n in (784, 512)]
+    program = ft.make_ir(lambda x, d: summed_squares(outer(x, d)))(*shapes)
+    with machines.optimized_for(platform):
+        made = ft.passes.optimize(program)
+    assert all([v.type.ndim < 3 for e in made.equations for v in e.outputs])
 
 
 def test_exact_passes_keep_the_order():

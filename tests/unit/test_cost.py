@@ -137,6 +137,23 @@ def test_lines_add_up_and_name_the_user():
     assert (report.flops, report.bytes) == measured(program)[1:]
 
 
+def test_library_functions_called_twice_have_the_lines_of_their_calls():
+    """JAX traces the body of its loop, and keeps one program for both calls of `gelu`."""
+
+    def called(x):
+        for _ in range(2):
+            x = jax.nn.gelu(x)
+        return jnp.sum(jax.nn.gelu(x))
+
+    def f(x):
+        return jax.lax.scan(lambda x, _: (ft.grad(called)(x), None), x, None, length=3)[0]
+
+    _, first = inspect.getsourcelines(called)
+    lines = {x.line.split(" ")[0] for x in ft.cost(f, xla=False)(shape(8, 8)).lines}
+    assert {f"{__file__}:{first + i}" for i in (2, 3)} <= lines
+    assert "<unknown>" not in lines
+
+
 def test_saved_reports(tmp_path):
     report = plainly(ft.grad(loss))(shape(3, 2), shape(1, 3))
     report.save(tmp_path / "cost.json")

@@ -43,8 +43,8 @@ from functrans.typing import PyTree
 if sys.platform != "win32":
     import resource
 
-# The profiler does not name the operations of a CUDA graph: graphs of fewer are not made.
-WITHOUT_GRAPHS = {"xla_gpu_graph_min_graph_size": 1_000_000}
+# The profiler does not name the operations of a CUDA graph; of fewer XLA makes none.
+_WITHOUT_GRAPHS = {"xla_gpu_graph_min_graph_size": 1_000_000}
 _LONG = 10_000  # most milliseconds of all runs together, if there are several
 
 
@@ -126,7 +126,7 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
         closed = plain(closed)
     operands = [*constants, *made.values]
     function: Any = executable(closed)  # of jax.jit, which donates nothing
-    options = WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
+    options = _WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
     with _names_kept():
         xla = function.lower(*operands).compile(options)
 

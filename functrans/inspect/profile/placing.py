@@ -23,7 +23,7 @@ from functrans.inspect.cost import equation_costs, own_cost
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import Scoped, Source, describe, scope_of, user_source
 from functrans.ir.text import with_nested
-from functrans.passes.rewrite import children_first, with_programs
+from functrans.passes.rewrite import children_first, derived, with_programs
 from functrans.primitives.base import bytes_of
 from functrans.primitives.control_flow.while_loop import while_loop
 
@@ -48,7 +48,7 @@ def numbered(program: Program) -> tuple[Program, list[Equation]]:
         made = []
         for e, original in zip(with_programs(p, new).equations, p.equations, strict=True):
             source = _numbered(e.source, len(equations))
-            made.append(Equation(e.primitive, e.inputs, e.outputs, e.params, source, e.origin))
+            made.append(derived(e, source=source))
             equations.append(original)
         new[p] = p.replace(equations=made)
     return new[program], equations
