@@ -278,6 +278,33 @@ def inspection() -> Iterator[Row]:
             )
 
 
+def first_nan() -> Iterator[Row]:
+    """Time the search for the first NaN of a gradient in JAX code: `ft.find_nan` against the flag
+    `jax_debug_nans`. Each search is given a new function; its operations have been compiled."""
+    args = transformer_params(4, 64), TOKENS, 0.0
+    loss_of_one = transformer_loss(JAX)
+
+    def loss(params, tokens, scale):  # the derivative of sqrt at 0 is infinite
+        return jnp.mean(jnp.sqrt(scale * jax.vmap(loss_of_one, (None, 0))(params, tokens)))
+
+    def gradient():
+        return jax.jit(jax.grad(lambda *args: loss(*args)))
+
+    def ours():
+        found = ft.find_nan(gradient())(*args).first
+        assert "jnp.sqrt" in str(found), found
+
+    def peer():
+        with jax.debug_nans(True):
+            try:
+                jax.block_until_ready(gradient()(*args))
+            except FloatingPointError:
+                return
+        raise AssertionError("JAX found no NaN")
+
+    yield pair("first NaN of a transformer's gradient (JAX: jax_debug_nans)", ours, peer, repeats=7)
+
+
 GROUPS = (
     tracing,
     lowering,
@@ -287,6 +314,7 @@ GROUPS = (
     growth,
     scans,
     inspection,
+    first_nan,
     optimiser_private,
     optimiser_algebra,
     optimiser_controls,

@@ -36,6 +36,7 @@ nitpick_ignore_regex = [("py:.*", r"(?!functrans\b).*")]  # types of Python, Num
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_favicon = "_static/favicon.svg"
 html_extra_path = ["_generated/extra"]  # HTML pages that the tools of functrans wrote
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}

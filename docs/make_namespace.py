@@ -126,10 +126,10 @@ def page(found: dict[str, dict[str, list[str]]]) -> str:
         "",
         *_wrapped(
             "Made by `python docs/make_namespace.py`. For every public name of JAX's libraries: "
-            "*native* functions are written over functrans' operations; *imported* ones run JAX's "
+            "*native* functions are built from functrans' operations; *imported* ones run JAX's "
             "own program, translated once for each signature; *JAX's own* "
             "are the same object, whose operations are ours where our values meet them; "
-            "*absent* ones we lack. JAX's primitives (`lax.add_p`) are not counted: ours stand in "
+            "*absent* ones are missing. JAX's primitives (`lax.add_p`) are not counted: ours stand in "
             "`functrans.primitives`, theirs are there too."
         ),
         "",

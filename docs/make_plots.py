@@ -69,7 +69,7 @@ def floors() -> str:
         parts.append(text(22, y + 21, ", ".join(shown), "mono"))
         parts.append(text(200, y + 21, said if len(said) < 104 else said[:102] + "…"))
         y += step
-    parts.append(text(10, y + 14, "A file imports from its own floor and from those below it.", "small"))
+    parts.append(text(10, y + 14, "A file imports from its own layer and from those below it.", "small"))
     return svg(width, y + 24, parts)
 
 

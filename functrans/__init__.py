@@ -21,7 +21,7 @@ _wire(
         "stop_at_first": "functrans.inspect.nans",
         "show": "functrans.ir.text",
         "delegated": "functrans.interop.delegated",
-        "stage_by_jax": "functrans.interop.explicit_axes",
+        "stage_by_jax": "functrans.interop.sharded_types",
         "draw": "functrans.inspect.draw",
         "coloured": "functrans.inspect.draw",
         "operations": "functrans.primitives.catalogue",

@@ -132,6 +132,11 @@ def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
     return extend_axis_env_nd([(name, size)])
 
 
+def is_checked_map() -> bool:
+    """Return whether this runs in a `jax.shard_map` that checks over which axes values vary."""
+    return bool(_check_vma.value)
+
+
 def without_varying() -> AbstractContextManager[Any]:
     """Trace without `shard_map`'s check of the axes over which values vary, which our types do not
     tell."""

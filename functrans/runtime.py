@@ -12,7 +12,7 @@ called.
     backends/xla.py                    stop_at_first            inspect/nans.py
     Program                            show, draw, coloured     ir/text.py, inspect/draw
     loading.py                         delegated                interop/delegated.py
-    where a function is traced         stage_by_jax             interop/explicit_axes.py
+    where a function is traced         stage_by_jax             interop/sharded_types.py
 
 Other modules implement no hook, but fill tables of lower layers when they are imported, and `load`
 imports them before the tables are read: the operators and methods of tracers before the first

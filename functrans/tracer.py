@@ -19,7 +19,7 @@ from functrans import errors, jax_trace
 from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal, Var
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import brief, describe, location, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
@@ -294,7 +294,7 @@ def not_an_array(x: Any, path: str = "") -> str:
     """Return the message for a value, at a path of the arguments, that is not an array."""
     kind = type(x)
     name = kind.__qualname__ if kind.__module__ == "builtins" else (f"{kind.__module__}.{kind.__qualname__}")
-    what = f"{path or 'value'} {x!r:.80} of type {name}"
+    what = f"{path or 'value'} {brief(x)} of type {name}"
     if isinstance(x, (np.ndarray, np.generic)):
         what = f"NumPy array of dtype {x.dtype}"
     return f"{what} is not an array or a number, at\n    {describe(user_source())}\n{_instead_of(x)}"

@@ -13,7 +13,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.jax_trace import outside
 from functrans.primitives.elementwise.conversion import convert_element_type
@@ -146,7 +146,7 @@ def check_callable(fun: Any, name: str) -> None:
     """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
-            f"{name} takes a function, got {fun!r:.80} of type {type(fun).__qualname__}, {here()}\n"
+            f"{name} takes a function, got {brief(fun)} of type {type(fun).__qualname__}, {here()}\n"
             f"Write {name}(f)(x), not {name}(f(x))."
         )
 
@@ -162,7 +162,7 @@ def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
     except TypeError:
         raise errors.NotAnArray(
             f"argnums must be an int or a sequence of ints, the positions of the arguments to "
-            f"differentiate, got {argnums!r:.60}, {here()}"
+            f"differentiate, got {brief(argnums)}, {here()}"
         ) from None
 
 
@@ -178,7 +178,7 @@ def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple[Any, 
     if len(numbers) > 1 and len({i % len(args) for i in numbers}) < len(numbers):
         raise errors.InvalidArgument(
             f"argnums={tuple(numbers)} lists an argument of {function_name(fun)} twice, {here()}\n"
-            "List it once, and use its gradient twice."
+            "List it once; you can use its gradient twice."
         )
     return tuple([args[i] for i in numbers])
 

@@ -16,7 +16,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array
-from functrans.ir.source import describe, line_of, user_source
+from functrans.ir.source import brief, describe, line_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.primitives.calls import callback as calls
@@ -273,8 +273,8 @@ def _in_two_calls(
         return run(first, *args, **kwargs)
     if args or kwargs:
         raise errors.MissingArgument(
-            f"{name} was given {', '.join([*map(repr, args), *kwargs])} but no first argument, "
-            f"at\n    {describe(user_source())}\n"
+            f"{name} was called with {', '.join([*map(repr, args), *kwargs])} but without its first "
+            f"argument, at\n    {describe(user_source())}\n"
             f"Write {name}(options)(first, *args), or {name}(first, *args, options)."
         )
     return run
@@ -323,7 +323,7 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
         if isinstance(s, type) or not (hasattr(s, "shape") and hasattr(s, "dtype")):
             raise errors.NotAnArray(
                 f"{what}: result_shape_dtypes must be a pytree of objects with shape and dtype, "
-                f"got {s!r:.80}, at\n    {describe(user_source())}\n"
+                f"got {brief(s)}, at\n    {describe(user_source())}\n"
                 "Use ft.ShapeDtypeStruct(shape, dtype)."
             )
         if jax.dtypes.canonicalize_dtype(s.dtype) != s.dtype:
@@ -339,7 +339,7 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
 def _check_callable(callback: Any, name: str) -> None:
     if not callable(callback):
         raise errors.NotAnArray(
-            f"{name} takes a function as its first argument, got {callback!r:.80} of type "
+            f"{name} takes a function as its first argument, got {brief(callback)} of type "
             f"{type(callback).__qualname__}, at\n    {describe(user_source())}"
         )
 
@@ -408,7 +408,7 @@ def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], name:
     except (IndexError, KeyError) as error:
         problem = f"has a placeholder for {error.args[0]!r}, but no such argument"
         if isinstance(error, IndexError):
-            problem = f"has placeholders for more than {len(args)} positional arguments"
+            problem = f"has more placeholders than positional arguments ({len(args)})"
         fix = "Pass one argument per placeholder; write {{ and }} for literal braces."
     else:
         unused = [key for key in given if key not in places.used]

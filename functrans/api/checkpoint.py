@@ -16,7 +16,7 @@ from functrans import pytrees as tree
 from functrans.api.arguments import check_callable, here
 from functrans.api.static_arguments import StaticArguments, exactly
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import location
+from functrans.ir.source import brief, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array
@@ -97,7 +97,7 @@ def checkpoint(
     if policy is not None and not callable(policy):
         raise errors.NotAnArray(
             "checkpoint: policy must be a function such as those in checkpoint_policies, got "
-            f"{policy!r:.60}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
+            f"{brief(policy)}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
         )
     how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}
     if not prevent_cse:

@@ -17,7 +17,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, float0_zeros
-from functrans.ir.source import Source, describe, location, user_source
+from functrans.ir.source import Source, brief, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.custom.calls import closed_over
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
@@ -139,12 +139,12 @@ class Call:
             if not refused(error, rule):
                 raise
             takes = str(error).partition("() ")[2]
-            raise self.mismatch(rule, f"is called with {how}: it {takes}") from None
+            raise self.mismatch(rule, f"is called with {how}, but it {takes}") from None
 
     def pair(self, rule: Any, out: Any, of: str) -> Any:
         """Check that a rule returned a pair, and return it."""
         if not isinstance(out, (tuple, list)) or len(out) != 2:
-            raise self.mismatch(rule, f"must return a pair {of}, got {out!r:.80}")
+            raise self.mismatch(rule, f"must return a pair {of}, got {brief(out)}")
         return out
 
     def bind(self, primitive: Any, operands: Sequence[Any], rule: Any) -> Any:
@@ -283,7 +283,7 @@ class VjpCall(Call):
         except errors.NotAnArray:
             raise self.mismatch(
                 self.fwd,
-                f"returned {x!r:.80} of type {type(x).__qualname__} at "
+                f"returned {brief(x)} of type {type(x).__qualname__} at "
                 f"{tree.path_names(res, 'residuals')[i]}; residuals must be pytrees of arrays. "
                 "Pass options with nondiff_argnums",
             ) from None

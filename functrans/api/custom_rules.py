@@ -73,7 +73,7 @@ class CustomFunction(Generic[_P, _R]):
             raise errors.InvalidArgument(
                 f"nondiff_argnums={', '.join(map(str, wrong))}: {function_name(self.fun)} has no "
                 f"such argument, at\n    {describe(user_source())}\n"
-                f"It takes {', '.join([f'{i} ({p.name})' for i, p in enumerate(parameters)])}."
+                f"Its arguments are {', '.join([f'{i} ({p.name})' for i, p in enumerate(parameters)])}."
             )
 
     @functools.cached_property

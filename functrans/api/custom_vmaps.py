@@ -11,6 +11,7 @@ from functrans.api.arguments import as_array
 from functrans.api.custom_calls import unflatten, where_defined
 from functrans.api.custom_rules import CustomFunction
 from functrans.backends import xla
+from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
 from functrans.lax.loops import map as lax_map
 from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
@@ -100,7 +101,7 @@ def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) 
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise errors.BatchRuleMismatch(
                 f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return a pair "
-                f"(output, out_batched), got {found!r:.80}. {where}"
+                f"(output, out_batched), got {brief(found)}. {where}"
             )
         outs, structure = tree.flatten(found[0])
         out_batched, batched_structure = tree.flatten(found[1])

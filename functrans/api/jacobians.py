@@ -27,6 +27,7 @@ from functrans.api.arguments import (
 from functrans.api.derivatives import Pullback, jvp, vjp
 from functrans.api.jit import jit
 from functrans.api.vmap import vmap
+from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis
@@ -225,7 +226,7 @@ def fwd_and_bwd(
     def bwd(residuals: Any, ct: Any) -> Any:
         if not isinstance(residuals, Pullback):
             raise errors.NotAnArray(
-                f"bwd takes the residuals that fwd returned, got {residuals!r:.60}, "
+                f"the first argument of bwd must be the residuals that fwd returned, got {brief(residuals)}, "
                 f"{here()}\nWrite out, residuals = fwd(x), then bwd(residuals, ct)."
             )
         found = residuals(ct)

@@ -12,6 +12,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import Function, as_array, check_callable, here, instantiate
+from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.elementwise.conversion import convert_element_type
@@ -118,7 +119,7 @@ def _order(lists: Sequence[Any]) -> int:
             isinstance(given, (tuple, list)) or len(getattr(given, "shape", ())) > 0
         ):
             raise errors.NotAnArray(
-                f"jet: the terms of a series must be a tuple or list, got {given!r:.80} of type "
+                f"jet: the terms of a series must be a tuple or list, got {brief(given)} of type "
                 f"{type(given).__name__}, {here()}\n"
                 "Write jet(f, (x,), ((dx,),)) for a series of one term."
             )

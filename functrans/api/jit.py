@@ -26,13 +26,14 @@ from functrans.backends import xla
 from functrans.caching import Cache, CachePerFunction
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.tracebacks import boundary, hide_frames
+from functrans.jax_trace import is_checked_map
 from functrans.lax.arguments import check_fits
 from functrans.passes.compiler_options import Other, explain_option, local
-from functrans.primitives.base import speaks_of_others_axes
+from functrans.primitives.base import axes_in_loops, speaks_of_others_axes
 from functrans.primitives.calls.jit import jit as jit_call
-from functrans.primitives.distributed.sharding import laid_out_by_type
+from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_active, is_high_level, is_jax_tracer, not_an_array
@@ -138,7 +139,7 @@ def jit(
             del options[name]
     if cpu not in ("fast", "plain"):
         raise errors.InvalidArgument(
-            f'jit: cpu must be "fast" or "plain", got {cpu!r:.80}, at\n'
+            f'jit: cpu must be "fast" or "plain", got {brief(cpu)}, at\n'
             f"    {describe(user_source())}\nIt controls how loops are compiled on a CPU."
         )
     plain = cpu == "plain"
@@ -285,6 +286,8 @@ class _Entry:
             wanted = self.shared.wanted(prepared, self.options)
             if wanted != self.options and not staged.references:  # refs belong to this JAX trace
                 raise Other(wanted, staged)
+        if is_checked_map() and axes_in_loops(staged.program):
+            return fun(*args, **kwargs)  # over which axes its results vary, only JAX's rules know
         operands = [*staged.captured, *arrays]
         kept = [operands[i] for i in staged.kept]
         outs = xla.run_program(staged.program, kept, self.preparation)
@@ -324,7 +327,7 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _St
         return [*outs, *[r.value for r in reversed(written)]]
 
     name, program = function_name(fun), None
-    if laid_out_by_type(arrays):
+    if typed_by_jax(arrays):
         with suppress(errors.OutsideReference):
             program = runtime.stage_by_jax(of_arrays, arrays, name)
     if program is None:
@@ -467,7 +470,7 @@ def _check_captured(program: Program, said: str) -> None:
     for e in program.equations:
         for v in kept.intersection(e.inputs):
             raise errors.LeakedTracer(
-                f"a value {v.type} that JAX traced was used after JAX's transformation had ended, at\n"
+                f"a JAX tracer {v.type} was used after its transformation had ended, at\n"
                 f"    {describe(e.source)}\nJAX says: {said}"
             ) from None
 

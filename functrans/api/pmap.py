@@ -26,6 +26,7 @@ from functrans.api.jit import jit
 from functrans.api.static_arguments import StaticArguments, exactly, joined
 from functrans.api.vmap import MappedAxes, argument_names, vmap
 from functrans.caching import Cache, CachePerFunction
+from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import move_axis, reshape, slice_axis
@@ -235,7 +236,7 @@ def _checked(devices: Any) -> tuple[Any, ...]:
     given = tuple(devices) if isinstance(devices, Iterable) else (devices,)
     if not given or not all(isinstance(d, jax.Device) for d in given):
         raise errors.InvalidArgument(
-            f"pmap: devices must be a non-empty sequence of jax.Devices, got {devices!r:.80}, "
+            f"pmap: devices must be a non-empty sequence of jax.Devices, got {brief(devices)}, "
             f"{here()}\nChoose from ft.devices()."
         )
     if len(set(given)) < len(given):

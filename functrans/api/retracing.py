@@ -24,7 +24,7 @@ import numpy as np
 from functrans import pytrees as tree
 from functrans.caching import Cache
 from functrans.flags import DECISIVE, decisive
-from functrans.ir.source import Source, describe, is_library, location, user_source
+from functrans.ir.source import Source, brief, describe, is_library, location, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import Tracer, typeof
 
@@ -235,7 +235,7 @@ def _value(x: Any, static: bool = False) -> Value:
     """Return a Python value as text of bounded length, and what to compare it by. Only static
     values use their own `repr`: they are hashable, so not containers of arrays."""
     if isinstance(x, (bool, int, float, complex, str, bytes, type(None))):
-        return Value(f"{x!r:.60}", (x.__class__, repr(x)))
+        return Value(brief(x), (x.__class__, repr(x)))
     if isinstance(x, (jax.Array, np.ndarray, Tracer)):
         return Value(f"an array {x.dtype}{list(x.shape)}", id(x))
     if isinstance(x, (tuple, list)) and len(x) <= 8:
@@ -246,7 +246,7 @@ def _value(x: Any, static: bool = False) -> Value:
     if isinstance(x, (FunctionType, MethodType, ModuleType, type)):
         kind = f"{type(x).__name__} {getattr(x, '__qualname__', x.__name__)}"
     try:
-        return Value(f"{x!r:.60}" if static else f"a {kind}", (type(x), hash(x)))
+        return Value(brief(x) if static else f"a {kind}", (type(x), hash(x)))
     except Exception:  # the user's own __repr__ or __hash__
         return Value(f"a {kind}", id(x))
 

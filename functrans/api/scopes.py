@@ -11,7 +11,7 @@ import jax
 
 from functrans import errors
 from functrans.api.arguments import check_callable
-from functrans.ir.source import describe, scopes, user_source
+from functrans.ir.source import brief, describe, scopes, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.pytrees.functions import function_name
 from functrans.trace import Trace, bind_in, state
@@ -47,7 +47,7 @@ def named_scope(name: str) -> Iterator[None]:
     """
     if not isinstance(name, str):
         raise errors.TypeMismatch(
-            f"named_scope takes a string, got {name!r:.60} of type {type(name).__qualname__}, at\n"
+            f"named_scope takes a string, got {brief(name)} of type {type(name).__qualname__}, at\n"
             f"    {describe(user_source())}"
         )
     outer = scopes.path

@@ -21,14 +21,15 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import check_callable, here
 from functrans.ir.program import Program, hoist_constants
+from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.distributed.sharding import (
-    laid_out_by_type,
     left_to_xla,
     sharding_constraint,
+    traced_by_jax,
     unknown_layout,
 )
 from functrans.primitives.shape.moving import reshape, slice_axis, transpose
@@ -131,7 +132,7 @@ def shard_map(
     check_callable(f, "shard_map")
     if mesh is not None and not isinstance(mesh, jax.sharding.Mesh):
         raise errors.NotAnArray(
-            f"shard_map: mesh must be a jax.sharding.Mesh, got {mesh!r:.60} of type "
+            f"shard_map: mesh must be a jax.sharding.Mesh, got {brief(mesh)} of type "
             f"{type(mesh).__qualname__}, {here()}\nMake one with ft.make_mesh((8,), ('i',))."
         )
     inferred = in_specs is INFER
@@ -146,7 +147,7 @@ def shard_map(
     def call(*args: Any) -> Any:
         if inferred and state.trace is not None:
             raise unknown_layout()
-        if inferred or (laid_out_by_type() and state.trace is None):
+        if inferred or traced_by_jax():
             if mesh is None:
                 _mesh_around()
             return by_jax(*args)
@@ -207,7 +208,7 @@ class _Layout:
         """Convert a PartitionSpec to a tuple of mesh axis names per array axis."""
         if given is not None and not isinstance(given, jax.sharding.PartitionSpec):
             raise errors.NotAnArray(
-                f"shard_map: the spec of {path} must be a PartitionSpec (ft.P), got {given!r:.60}, {here()}"
+                f"shard_map: the spec of {path} must be a PartitionSpec (ft.P), got {brief(given)}, {here()}"
             )
         spec = tuple(
             [() if n is None else tuple(n) if isinstance(n, (tuple, list)) else (n,) for n in given or ()]

@@ -17,9 +17,9 @@ import numpy as np
 from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.ir.program import Arguments, Parameters, Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType
-from functrans.primitives.distributed.sharding import laid_out_by_type
+from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import AnyTracer, stage, state, typeof
 
@@ -73,7 +73,7 @@ class StaticArguments:
             has = ", ".join([*([has] if has else []), *only]) or "no arguments"
             raise errors.InvalidArgument(
                 f"{option}={', '.join(map(repr, sorted(wrong)))}: {function_name(self.fun)} has no "
-                f"such argument, at\n    {describe(user_source())}\nIt takes {has}."
+                f"such argument, at\n    {describe(user_source())}\nIts arguments are {has}."
             )
 
     def donated(self, argnums: Any, argnames: Any = None) -> set[int]:
@@ -169,7 +169,7 @@ class StaticArguments:
         static, dynamic = self.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         types = [typeof(x) for x in leaves]
-        if state.trace is None and laid_out_by_type(leaves):
+        if state.trace is None and typed_by_jax(leaves):
             program, out_tree = self.traced(static, in_tree, leaves, runtime.stage_by_jax)
         else:
             program, out_tree = self.traced(static, in_tree, types)
@@ -190,13 +190,13 @@ def _numbers(option: str, argnums: Any) -> set[int]:
     except TypeError:
         names = option.replace("nums", "names").replace("broadcasted_", "")
         raise errors.TypeMismatch(
-            f"{option} takes the positions of arguments, got {argnums!r:.60}, at\n"
+            f"{option} takes the positions of arguments, got {brief(argnums)}, at\n"
             f"    {describe(user_source())}\nFor names, use the {names} of jit."
         ) from None
 
 
 def _spelled(value: Any) -> str:
-    return "an object" if type(value).__repr__ is object.__repr__ else f"{value!r:.80}"  # type: ignore[comparison-overlap]
+    return "an object" if type(value).__repr__ is object.__repr__ else brief(value)  # type: ignore[comparison-overlap]
 
 
 def _hashable_instead(value: Any) -> str:

@@ -11,6 +11,7 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_arrays, check_callable, counted, here
+from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_vmappable, vmappables
@@ -48,7 +49,7 @@ class MappedAxes:
             hash(axis_name)
         except TypeError:
             raise errors.NotAnArray(
-                f"{name}: axis_name must be hashable, got {axis_name!r:.80}, {here()}\n"
+                f"{name}: axis_name must be hashable, got {brief(axis_name)}, {here()}\n"
                 f"One {name} names one axis: for several, nest vmaps."
             ) from None
 
@@ -120,7 +121,7 @@ class MappedAxes:
             given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
             raise errors.BatchSizeMismatch(
                 f"{self}: the mapped axes must have equal sizes, got\n{shown}{given_size}\n{here()}"
-                "\nIn in_axes, give the axis of the examples, and None for arguments they share."
+                "\nIn in_axes, give the batch axis of each argument, or None if it is not mapped."
             )
         return front, distinct.pop()
 
@@ -130,7 +131,7 @@ class MappedAxes:
             raise errors.InvalidArgument(
                 f"{self}: out_axes={to} is out of range for a result with "
                 f"{counted(ndim, 'axis', 'axes')} (including the mapped one), {here()}\n"
-                "Axes count from 0, and the mapped one counts too."
+                "Axes are numbered from 0, including the mapped axis."
             )
         return to % ndim
 

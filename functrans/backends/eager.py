@@ -22,7 +22,7 @@ from functrans.ir.source import user_source
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
-from functrans.primitives.distributed.sharding import laid_out_by_type, traced_by_jax
+from functrans.primitives.distributed.sharding import traced_by_jax, typed_by_jax
 from functrans.trace import out_types
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked, typeof
 
@@ -45,7 +45,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         run = compiled(primitive, splats)
     elif primitive.holds_programs:
         if primitive.runs_eagerly:
-            if not xla.is_outermost() or laid_out_by_type():
+            if not xla.is_outermost() or typed_by_jax():
                 return run_in_jax(primitive, _whole(args, splats), params)
             return primitive.run_eagerly(_whole(args, splats), params)
         # the program may belong to a user's function: the executable is freed with it

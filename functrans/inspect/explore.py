@@ -20,7 +20,7 @@ from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
-from functrans.ir.source import describe, is_users, line_of, user_source
+from functrans.ir.source import brief, describe, is_users, line_of, user_source
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, same_types
@@ -380,7 +380,7 @@ def explore(
     written = file_to_write(path, "the page", ".html")
     if not isinstance(profile, ProfileReport | None):
         raise errors.InvalidArgument(
-            f"explore: profile= must be a report of ft.profile, got {profile!r:.60} of type "
+            f"explore: profile= must be a report of ft.profile, got {brief(profile)} of type "
             f"{type(profile).__qualname__}, at\n    {describe(user_source())}\n"
             "Write profile=ft.profile(f)(*args)."
         )

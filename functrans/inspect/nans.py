@@ -89,7 +89,9 @@ class NanReport(Saved):
     @property
     def verdict(self) -> str:
         """Return the conclusion as one sentence."""
-        reach = f"results {list(self.results)} are not finite" if self.results else "no result is affected"
+        which = ", ".join(map(str, self.results))
+        several = f"results {which} are" if len(self.results) > 1 else f"result {which} is"
+        reach = f"{several} not finite" if self.results else "no result is affected"
         if self.first is not None:
             return f"{self.first.kind} first made by {self.first.place}; {reach}."
         if self.inputs:

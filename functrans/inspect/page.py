@@ -13,7 +13,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.tracebacks import boundary
 
 # --- files of this package ------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def page(title: str, blocks: Sequence[Block]) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-        f"<body><h1>{escape(title)}</h1>{''.join(body)}</body></html>\n"
+        f"<body><main><h1>{escape(title)}</h1>{''.join(body)}</main></body></html>\n"
     )
 
 
@@ -148,7 +148,7 @@ def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
     except TypeError:
         file = Path()
     if file.suffix.lower() not in suffixes:
-        given = repr(file.name) if file.name else f"{path!r:.60} of type {type(path).__qualname__}"
+        given = repr(file.name) if file.name else f"{brief(path)} of type {type(path).__qualname__}"
         raise errors.InvalidArgument(
             f"{what} is written to a {' or '.join(suffixes)} file, got {given}, at\n"
             f"    {describe(user_source())}\n"

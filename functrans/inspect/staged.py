@@ -17,7 +17,7 @@ from functrans.caching import memo
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
 from functrans.ir.program import Program, Var
-from functrans.ir.source import Source, describe, user_source
+from functrans.ir.source import Source, brief, describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
@@ -74,7 +74,7 @@ def check_given(fun: Any, name: str, argument: str = "fun") -> None:
         check_program(fun, name)
     elif not callable(fun):
         raise errors.NotAnArray(
-            f"{name}: {argument} must be a function or a Program, got {fun!r:.80} of type "
+            f"{name}: {argument} must be a function or a Program, got {brief(fun)} of type "
             f"{type(fun).__qualname__}, at\n    {describe(user_source())}\n"
             "Pass the function itself: f, not f(x)."
         )

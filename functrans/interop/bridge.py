@@ -276,7 +276,7 @@ def _process_shard_map(
         made.append(primitive.bind(*xs, subfuns=(fun,), **params))
         return list(made[-1])
 
-    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in map(aval_of, values)]
+    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in map(aval_of, values)]
     with set_current_trace(self), eager_constant_folding(False), automatic_axes():
         closed = jax.make_jaxpr(whole, axis_env=list(state.axes))(*avals)
     with set_current_trace(self.parent):

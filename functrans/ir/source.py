@@ -181,6 +181,12 @@ def describe(source: Source | None) -> str:
     return f"{shown}\n{' ' * (8 + start - len(line) + len(text))}{'^' * (stop - start)}"
 
 
+def brief(value: Any) -> str:
+    """Return the repr of a value in an error message, its end replaced by … if it is long."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
 def definition(code: CodeType) -> str:
     """Describe where a function is defined, with the caret under its name (under the body of a
     lambda)."""

@@ -35,7 +35,7 @@ from functrans.errors import (
     UnsupportedDtype,
 )
 from functrans.flags import flags
-from functrans.ir.source import describe, is_library, is_users, user_source
+from functrans.ir.source import brief, describe, is_library, is_users, user_source
 from functrans.ir.types import ArrayType
 
 if os.environ.get("FUNCTRANS_TRACEBACK") == "full" and "JAX_TRACEBACK_FILTERING" not in os.environ:
@@ -281,7 +281,7 @@ def _shown(x: Any) -> str:
     t = _type(x)
     if t is None and isinstance(x, (FunctionType, type)):
         return x.__name__
-    return f"{x!r:.40}" if t is None else str(t)
+    return brief(x) if t is None else str(t)
 
 
 def shown(package: str, name: str, value: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.flags import flags
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing.gather import FILL, PROMISE
 from functrans.trace import Tracer, full, typeof
@@ -58,7 +58,7 @@ def dtype_asked(dtype: Any) -> Any:
             hint = f"Did you mean {near[0]!r}? " if near and isinstance(dtype, str) else ""
             hint += "Examples of dtypes are 'float32', jnp.int32 and bool."
         raise errors.TypeMismatch(
-            f"{dtype!r:.60} is not a dtype, at\n    {describe(user_source())}\n{hint}"
+            f"{brief(dtype)} is not a dtype, at\n    {describe(user_source())}\n{hint}"
         ) from None
 
 
@@ -118,7 +118,7 @@ def member(
         return str(kind(value).name)
     except ValueError:
         choices = " or ".join([f"lax.{kind.__name__}.{m.name}" for m in kind])
-        problem = f"{what} must be a lax.{kind.__name__}, got {value!r:.60}"
+        problem = f"{what} must be a lax.{kind.__name__}, got {brief(value)}"
         raise invalid(name, problem, f"Use {choices}.", error) from None
 
 
@@ -130,7 +130,7 @@ def integer(value: Any, name: str, what: str) -> int:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise errors.NotAnArray(
-            f"{name}: {what} must be a Python int, got {value!r:.60} of type "
+            f"{name}: {what} must be a Python int, got {brief(value)} of type "
             f"{type(value).__qualname__}, at\n    {describe(user_source())}"
         ) from None
 
@@ -143,7 +143,9 @@ def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise mismatch(
-            name, f"{what} must be a sequence of integers, got {values!r:.60}", "For one, write (n,)."
+            name,
+            f"{what} must be a sequence of integers, got {brief(values)}",
+            "For a single value, write (n,).",
         ) from None
 
 
@@ -169,7 +171,7 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise mismatch(
-            "shape", f"sizes must be integers, got {shape!r:.60}", "Divide with n // 2, not n / 2."
+            "shape", f"sizes must be integers, got {brief(shape)}", "Divide with n // 2, not n / 2."
         ) from None
 
 

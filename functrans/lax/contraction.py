@@ -14,7 +14,7 @@ from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.contractions import dot_general as contraction
@@ -233,9 +233,8 @@ def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
     names = [_PRECISIONS.get(p.name if isinstance(p, Precision) else p) for p in pair]
     if len(names) != 2 or None in names:
         raise errors.InvalidArgument(
-            f"precision {precision!r} at\n    {describe(user_source())}\nmust be None, a "
-            f"lax.Precision, one of {sorted(_PRECISIONS)}, a pair of these, or one of "
-            f"{sorted(_PRESETS)}"
+            f"precision must be None, a lax.Precision, one of {sorted(_PRECISIONS)}, a pair of these, "
+            f"or one of {sorted(_PRESETS)}, got {brief(precision)}, at\n    {describe(user_source())}"
         )
     return names[0], names[1]  # type: ignore[return-value]
 

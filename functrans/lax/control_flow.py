@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
@@ -117,7 +117,7 @@ def switch(
         branches = tuple(branches)
     except TypeError:
         raise errors.NotAnArray(
-            f"switch: branches must be a list of functions, got {branches!r:.60} of type "
+            f"switch: branches must be a list of functions, got {brief(branches)} of type "
             f"{type(branches).__qualname__}, at\n    {describe(user_source())}\n"
             "Write switch(index, [f, g], x)."
         ) from None

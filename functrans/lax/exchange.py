@@ -10,7 +10,7 @@ from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.arguments import axis_index as place
@@ -318,7 +318,7 @@ def pbroadcast(x: PyTree, axis_name: Hashable, source: int) -> PyTree:
     try:
         i = operator.index(source)
     except TypeError:
-        raise invalid("pbroadcast", f"source must be a Python int, got {source!r:.60}") from None
+        raise invalid("pbroadcast", f"source must be a Python int, got {brief(source)}") from None
     if not 0 <= i < n:
         raise invalid("pbroadcast", f"source {i} must lie in 0..{n - 1}, the examples")
     return tree.map(
@@ -474,7 +474,7 @@ def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) ->
     if k == 0 or k % n:
         raise invalid(
             name,
-            f"{k} slices cannot be divided among {n} examples",
-            f"The offsets and sizes must be of a length that is a multiple of {n}.",
+            f"{k} slices cannot be divided evenly among {n} examples",
+            f"The length of the offsets and sizes must be a multiple of {n}.",
         )
     return k

@@ -10,7 +10,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array, axis_index, invalid
 from functrans.lax.staging import (
@@ -157,7 +157,7 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
             if isinstance(error, errors.AbstractIndexError):
                 raise
             raise errors.TypeMismatch(
-                f"{name}: length must be a Python int, got {length!r:.60}, at\n    {describe(user_source())}"
+                f"{name}: length must be a Python int, got {brief(length)}, at\n    {describe(user_source())}"
             ) from None
         if length < 0:
             raise invalid(name, f"length must be >= 0, got {length}")

@@ -10,7 +10,7 @@ from typing import Any
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.program import hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array
 from functrans.lax.staging import (
@@ -193,7 +193,7 @@ def _solver(solve: Function, linear: Function, has_aux: bool, name: str) -> Func
         if has_aux and not (isinstance(out, (tuple, list)) and len(out) == 2):
             raise errors.TypeMismatch(
                 f"{name}: with has_aux=True {function_name(solve)} must return (x, aux), got "
-                f"{out!r:.80}. It is {given_to(name, solve)}"
+                f"{brief(out)}. It is {given_to(name, solve)}"
             )
         return tuple(out) if has_aux else out
 

@@ -17,7 +17,7 @@ from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
 from functrans.flags import decisive
 from functrans.ir.program import Program, Var, hoist_constants
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import brief, describe, location, user_source
 from functrans.ir.types import ArrayType, promote
 from functrans.lax.arguments import as_array
 from functrans.primitives.base import speaks_of_others_axes
@@ -223,7 +223,7 @@ def check_function(fun: Any, operation: str, name: str) -> None:
     """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
-            f"{operation}: {name} must be a function, got {fun!r:.60} of type "
+            f"{operation}: {name} must be a function, got {brief(fun)} of type "
             f"{type(fun).__qualname__}, at\n    {describe(user_source())}"
         )
 

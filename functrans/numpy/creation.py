@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import check_sizes, placeable, sizes_of
@@ -166,23 +166,23 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
         strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))
         raise invalid(
             "array",
-            f"{strange!r:.60} cannot be an element of an array, got {items!r:.60}",
+            f"{brief(strange)} cannot be an element of an array, got {brief(items)}",
             "Use jnp.nan for missing numbers.",
         ) from None
     except OverflowError:
         fix = (
-            "Give a dtype that holds it."
+            "Pass a dtype that can hold it."
             if dtype is not None
             else "Write it as a float, or enable 64-bit types."
         )
         raise errors.IntegerOverflow(
-            f"array: {items!r:.60} has an integer that does not fit in {to}, at\n"
+            f"array: {brief(items)} contains an integer that does not fit in {to}, at\n"
             f"    {describe(user_source())}\n{fix}"
         ) from None
     except ValueError:
         raise invalid(
             "array",
-            f"the lists have different lengths: {items!r:.60}",
+            f"the lists have different lengths: {brief(items)}",
             "Pad them to equal lengths, or keep a list of arrays.",
         ) from None
 

@@ -10,6 +10,7 @@ import opt_einsum
 from jax.lax import PrecisionLike
 
 from functrans.caching import cached
+from functrans.ir.source import brief
 from functrans.numpy import primitives
 from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
@@ -82,7 +83,7 @@ def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     except TypeError:
         raise invalid(
             "einsum",
-            f"the subscripts come first, got {given[0]!r:.60}",
+            f"the first argument must be the subscripts, got {brief(given[0])}",
             'Write einsum("ij,jk->ik", x, y), or einsum(x, [0, 1], y, [1, 2]).',
         ) from None
     return formula if result is None else f"{formula}->{letters(result)}", operands

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import dtype_class
 from functrans.numpy.primitives import concatenate, reshape
 from functrans.numpy.promotion import promote_dtypes
@@ -164,14 +164,14 @@ def _bare_sequence(index: Any) -> Exception:
     use = "x[tuple(index)]" if several else "x[jnp.array(index)]"
     return errors.TypeMismatch(
         f"Using a non-tuple sequence for multidimensional indexing is not allowed: "
-        f"x[{index!r:.60}], at\n    {describe(user_source())}\nUse {use}."
+        f"x[{brief(index)}], at\n    {describe(user_source())}\nUse {use}."
     )
 
 
 def _unknown(item: Any) -> Exception:
     where = f"at\n    {describe(user_source())}"
     if isinstance(item, str):
-        return errors.TypeMismatch(f"arrays cannot be indexed by strings, got {item!r:.60}, {where}")
+        return errors.TypeMismatch(f"arrays cannot be indexed by strings, got {brief(item)}, {where}")
     if isinstance(item, (float, complex, np.generic)):
         return errors.TypeMismatch(
             f"an index must be of integer or boolean type, got {item!r} of type "
@@ -179,5 +179,5 @@ def _unknown(item: Any) -> Exception:
         )
     return errors.InvalidIndex(
         "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean "
-        f"arrays are valid indices, got {item!r:.60}, {where}"
+        f"arrays are valid indices, got {brief(item)}, {where}"
     )

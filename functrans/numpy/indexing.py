@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Literal
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
@@ -128,7 +128,7 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
     if value is None or np.ndim(value) != 0:
         raise invalid(
             name,
-            f"fill_value must be a concrete scalar, got {fill_value!r:.60}",
+            f"fill_value must be a concrete scalar, got {brief(fill_value)}",
             "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed value.",
             errors.AbstractValueError if value is None else errors.InvalidArgument,
         )
@@ -238,7 +238,7 @@ class At:
         return AtRef(self.array, index)
 
     def __call__(self, *args: Any) -> Any:
-        raise mismatch("at", "called as a function", "Indices go in square brackets: x.at[i].set(y).")
+        raise mismatch("at", "x.at is not a function", "Indices go in square brackets: x.at[i].set(y).")
 
     def __getattr__(self, name: str) -> Any:
         if name not in _UPDATES:

@@ -263,7 +263,7 @@ def tensordot(
             raise mismatch("tensordot", f"axes={count} exceeds the number of axes of {ta} or {tb}")
         ours, theirs = tuple(range(n - count, n)), tuple(range(count))
     if len(ours) != len(theirs):
-        raise mismatch("tensordot", f"axes must pair up, got {axes}")
+        raise mismatch("tensordot", f"axes must list equally many axes of both operands, got {axes}")
     rhs = list(range(n, n + m))
     for i, j in zip(ours, theirs, strict=True):
         if ta.shape[i] != tb.shape[j]:

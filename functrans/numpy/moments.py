@@ -170,7 +170,7 @@ def std(
     Source: `jax.numpy.std`.
     """
     if dtype is not None and not is_inexact(user_dtype(dtype)):
-        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast jnp.var's result.")
+        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast the result instead.")
     return primitives.sqrt(
         var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
     )

@@ -150,7 +150,7 @@ def _joined(left: Sequence[Any], x: Tracer) -> Any:
 def _instead_of(other: Any) -> str:
     """Suggest what to do about an operand that is not an array."""
     if other is None:
-        return "None is the result of a function without return, or an omitted argument."
+        return "A function without a return statement returns None; or an argument was left out."
     if type(other) in (list, tuple):
         return "Use one of its entries, or convert it to an array: jnp.asarray(...)."
     with contextlib.suppress(Exception):  # a user's container that fails to flatten

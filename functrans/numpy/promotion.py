@@ -18,7 +18,7 @@ from functrans import errors
 from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal
-from functrans.ir.source import describe, line_of, user_source
+from functrans.ir.source import brief, describe, line_of, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.lax.arguments import axis_index as axis_index
 from functrans.lax.arguments import check_fits as check_fits
@@ -57,7 +57,7 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
             else "Operands must be arrays or Python scalars."
         )
         raise errors.NotAnArray(
-            f"{name} requires ndarray or scalar arguments, got {x!r:.60} of type "
+            f"{name} requires ndarray or scalar arguments, got {brief(x)} of type "
             f"{type(x).__qualname__} at position {position}, at\n    {describe(user_source())}\n"
             f"{advice}"
         ) from None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
+from functrans.ir.source import brief
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import not_a_permutation, sizes_of
 from functrans.numpy import primitives
@@ -333,7 +334,7 @@ def _pieces(name: str, arrays: Any) -> list[Any]:
             raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
         return list(unstack(arrays))
     if not isinstance(arrays, Iterable):
-        raise mismatch(name, f"takes a sequence of arrays, got {arrays!r:.60}", "Write [x, y].")
+        raise mismatch(name, f"takes a sequence of arrays, got {brief(arrays)}", "Pass a list: [x, y].")
     xs = list(arrays)
     if not xs:
         raise invalid(name, "Need at least one array", "Pass a non-empty list.")

@@ -97,7 +97,7 @@ class Primitive:
         self.name = name or self.name
         for rule in self.mandatory:
             if getattr(type(self), rule) in _OWED:
-                raise TypeError(f"primitive {self.name} lacks its mandatory rule `{rule}`")
+                raise TypeError(f"primitive {self.name} does not define the required rule `{rule}`")
         if self.name in PRIMITIVES:
             raise ValueError(f"two primitives are named {self.name!r}")
         PRIMITIVES[self.name] = self
@@ -307,6 +307,16 @@ def axes_inside(value: Any) -> set[Any]:
 
 def _axes_inside(program: Program) -> set[Any]:
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
+
+
+def axes_in_loops(program: Program) -> set[Any]:
+    """Return the axes used by name inside loops, branches and functions with custom rules, which
+    stay equations; the programs of calls are written out."""
+    made: set[Any] = set()
+    for e in program.equations:
+        called = e.params.get("program") if e.primitive.name == "jit" else None
+        made |= axes_inside(tuple(e.params.values())) if called is None else axes_in_loops(called)
+    return made
 
 
 def size_of_axis(operation: str, name: Any) -> int:

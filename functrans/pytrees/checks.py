@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sized
 from typing import Any, NamedTuple, TypeVar
 
 from functrans import errors
-from functrans.ir.source import describe, is_users, user_source
+from functrans.ir.source import brief, describe, is_users, user_source
 from functrans.ir.tracebacks import hide_frames
 from functrans.ir.types import ArrayType
 from functrans.pytrees import structure as trees
@@ -164,7 +164,7 @@ def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
     shown = f"{_spelled(treedef)} has {n} lea{'f' if n == 1 else 'ves'}"
     fix = "Pass one leaf for each *, in the order of tree.leaves."
     if not isinstance(leaves, Iterable):
-        return failed.told(f"{shown}, got {leaves!r:.60}, which is not a list of leaves", fix)
+        return failed.told(f"{shown}, got {brief(leaves)}, which is not a list of leaves", fix)
     if isinstance(leaves, Sized):
         given = len(leaves)
         count = str(given)
@@ -215,7 +215,7 @@ def of_container(failed: Failed, tree: Any) -> Exception | None:
     wrong = _unsorted(failed, tree, lambda path, x: bool(path))
     if wrong is None and trees.is_leaf(tree):
         return failed.told(
-            f"{tree!r:.60} of type {type(tree).__qualname__} is a leaf and has no children",
+            f"{brief(tree)} of type {type(tree).__qualname__} is a leaf and has no children",
             "Containers are lists, tuples, dicts, None and registered classes.",
         )
     return wrong
@@ -229,13 +229,13 @@ _Stop = Callable[[tuple[Any, ...], Any], bool]
 def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
     if not callable(f):
         return failed.told(
-            f"the first argument must be a function, got {f!r:.60} of type {type(f).__qualname__}",
+            f"the first argument must be a function, got {brief(f)} of type {type(f).__qualname__}",
             f"Write {failed.name}(f, x): first the function, then the tree.",
             errors.NotAnArray,
         )
     if is_leaf is not None and not callable(is_leaf):
         return failed.told(
-            f"is_leaf must be a function, got {is_leaf!r:.60}",
+            f"is_leaf must be a function, got {brief(is_leaf)}",
             "It is called on each subtree: is_leaf=lambda x: x is None.",
             errors.NotAnArray,
         )
@@ -246,7 +246,7 @@ def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
     for x in structures:
         if not isinstance(x, trees.Structure):
             return failed.told(
-                f"expected the structure of a pytree, got {x!r:.60} of type {type(x).__qualname__}",
+                f"expected the structure of a pytree, got {brief(x)} of type {type(x).__qualname__}",
                 "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
                 errors.NotAStructure,
             )
@@ -351,7 +351,7 @@ def _some_keys(x: dict[Any, Any]) -> str:
     """Show some keys, one of each type first: `1 (int), 'a' (str), ...`."""
     of_each = list({type(key): key for key in reversed(x)}.values())[::-1]
     first = [*of_each, *[key for key in x if not any(key is shown for shown in of_each)]]
-    named = [f"{key!r:.40} ({type(key).__qualname__})" for key in first[:4]]
+    named = [f"{brief(key)} ({type(key).__qualname__})" for key in first[:4]]
     return ", ".join(named) + (", ..." if len(first) > 4 else "")
 
 

@@ -26,7 +26,8 @@ COUNTS = {
     test_shard_map: len(test_shard_map.CASES) * 2 + 8,
     test_spmd_axis_name: len(test_spmd_axis_name.CASES) * 2 + 3,
     test_explicit_axes: test_explicit_axes.USUAL + 7,
-    test_ours_inside_shard_map: len(test_ours_inside_shard_map.CASES) * 4,
+    test_ours_inside_shard_map: len(test_ours_inside_shard_map.CASES) * 4
+    + len(test_ours_inside_shard_map.DERIVATIVES),
 }
 
 

@@ -69,6 +69,62 @@ CASES: dict[str, Callable[[World, Map], Any]] = {
     )(XS),
 }
 
+W = 2.0
+
+
+def doubled(w: World) -> Any:
+    f = w.top.custom_vjp(lambda x: w.np.sin(x))
+    f.defvjp(lambda x: (w.np.sin(x), x), lambda x, ct: (ct * 2 * w.np.cos(x),))
+    return f
+
+
+def total(w: World) -> Any:
+    return lambda a, x: w.lax.psum(w.np.sum(w.np.sin(a * x)), "i")
+
+
+def clipped(w: World) -> Any:
+    """The mean of the clipped gradients of all examples."""
+
+    def one(a, e):
+        g = w.top.grad(lambda a: w.np.tanh(a * e) ** 2)(a)
+        return g * w.np.minimum(1.0, 0.1 / w.np.abs(g))
+
+    return lambda a, x: w.lax.pmean(w.np.mean(w.top.vmap(one, (None, 0))(a, x)), "i")
+
+
+# name -> function of a world that returns a function of a, which all parts share, and a part of x,
+# with a result that all share. Its derivatives are inside the shard_map: JAX sums those of a.
+DERIVATIVES: dict[str, Callable[[World], Any]] = {
+    "grad of a psum": lambda w: w.top.grad(total(w)),
+    "grad of a pmean": lambda w: w.top.grad(lambda a, x: w.lax.pmean(w.np.sum((a * x) ** 2), "i")),
+    "grad without a collective": lambda w: w.top.grad(lambda a, x: w.np.sum((a * x) ** 2)),
+    "a psum of it": lambda w: lambda a, x: w.lax.psum(w.top.grad(lambda a: w.np.sum((a * x) ** 2))(a), "i"),
+    "value_and_grad": lambda w: lambda a, x: sum(w.top.value_and_grad(total(w))(a, x)),
+    "jvp": lambda w: lambda a, x: w.top.jvp(lambda a: total(w)(a, x), (a,), (a,))[1],
+    "vjp": lambda w: lambda a, x: w.top.vjp(lambda a: total(w)(a, x), a)[1](w.np.ones_like(a))[0],
+    "linearize": lambda w: lambda a, x: w.top.linearize(lambda a: total(w)(a, x), a)[1](a),
+    "jacfwd": lambda w: w.top.jacfwd(total(w)),
+    "hessian": lambda w: w.top.hessian(total(w)),
+    "checkpoint": lambda w: w.top.grad(w.top.checkpoint(total(w))),
+    "vmap": lambda w: lambda a, x: w.np.sum(w.top.vmap(lambda y: w.lax.psum(y * a, "i"))(x)),
+    "clipped gradients": clipped,
+    "a psum in a scan": lambda w: w.top.grad(
+        lambda a, x: w.lax.scan(lambda c, y: (w.lax.psum(c * y * a, "i") * 0.1, None), 1.0 * a, x)[0]
+    ),
+    "a scan": lambda w: w.top.grad(
+        lambda a, x: w.lax.psum(w.lax.scan(lambda c, y: (c * y * a, None), a * x[0], x)[0], "i")
+    ),
+    "a branch": lambda w: w.top.grad(
+        lambda a, x: w.lax.psum(w.lax.cond(x[0] > 0.5, lambda a: a * x[0], lambda a: a * x[1], a), "i")
+    ),
+    "a custom rule": lambda w: w.top.grad(lambda a, x: w.lax.psum(w.np.sum(doubled(w)(a) * x), "i")),
+    "ppermute": lambda w: w.top.grad(
+        lambda a, x: w.lax.psum(w.np.sum(w.lax.ppermute(a * x, "i", RING) * x), "i")
+    ),
+    "all_gather": lambda w: w.top.grad(lambda a, x: w.lax.pmean(w.np.sum(w.lax.all_gather(a * x, "i")), "i")),
+}
+JITS = {"un-jitted": lambda f: f, "jitted": ft.jit, "in jax.jit": jax.jit}
+
 if INSIDE:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("i",))
 
@@ -85,3 +141,18 @@ if INSIDE:
             return jax.shard_map(f, in_specs=specs[0], out_specs=specs[1], **how)
 
         assert_same(CASES[case](world, mapped), CASES[case](JAX, mapped))
+
+    @pytest.mark.parametrize("case", DERIVATIVES)
+    def test_derivatives_inside(case):
+        """Of our functions and of JAX's, jitted inside or outside; most are not JAX's without a check."""
+
+        def run(world: World, inside: Any, outside: Any) -> Any:
+            f = inside(DERIVATIVES[case](world))
+            return outside(jax.shard_map(f, mesh=mesh, in_specs=(P(), P("i")), out_specs=P()))(W, XS)
+
+        want = run(JAX, lambda f: f, lambda f: f)
+        for world in (PLAIN, JAX._replace(top=ft), JAX):
+            for inside in JITS.values():
+                assert_same(run(world, inside, lambda f: f), want)
+            assert_same(run(world, lambda f: f, ft.jit), want)
+        assert_same(run(PLAIN, ft.jit, jax.jit), want)

@@ -33,7 +33,7 @@ from functrans.inspect.profile.placing import (
 from functrans.inspect.profile.report import ProfileReport, machine
 from functrans.inspect.staged import Staged, check_given, check_values, located, passes_of, staged
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.kernels import plain
@@ -104,7 +104,7 @@ def profile(
     check_given(fun, "profile")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise errors.InvalidArgument(
-            f"profile: repeats={repeats!r:.60} must be a positive integer, at\n"
+            f"profile: repeats={brief(repeats)} must be a positive integer, at\n"
             f"    {describe(user_source())}\nThe default is 10."
         )
 

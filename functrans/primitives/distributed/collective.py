@@ -106,7 +106,7 @@ class Collective(Primitive):
         another: rows of x -> [group, member, ...] -> rows."""
         if len(names.axes) > 1:
             raise errors.MissingRule(
-                f"{self.name} with axis_index_groups over the axes {names.axes} under vmap, at\n"
+                f"{self.name}: axis_index_groups over several axes, {names.axes}, under vmap, at\n"
                 f"    {describe(user_source())}\nUnder vmap, groups must be of a single axis."
             )
         x = t.at(x, d, 0)

@@ -16,6 +16,7 @@ import jax
 from functrans import errors
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import is_checked_map
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.trace import bind, state
 
@@ -77,10 +78,16 @@ def mesh_of_type(x: Any) -> Any:
     return sharding.mesh.abstract_mesh if _EXPLICIT in sharding.mesh.axis_types else None
 
 
+def typed_by_jax(values: Sequence[Any] = ()) -> bool:
+    """Return whether the types of JAX's arrays say more than ours: their shardings over explicit
+    axes, or, in a `jax.shard_map` that checks it, the axes over which a value varies."""
+    return is_checked_map() or laid_out_by_type(values)
+
+
 def traced_by_jax() -> bool:
-    """Return whether to leave a transformation to JAX: a mesh with explicit axes is set, and
-    functrans itself is not tracing."""
-    return _EXPLICIT in jax.sharding.get_abstract_mesh().axis_types and state.trace is None
+    """Return whether to leave a transformation to JAX: the types of its arrays say more than ours,
+    and functrans itself is not tracing."""
+    return typed_by_jax() and state.trace is None
 
 
 def of_type(sharding: Any, ndim: int) -> Any:

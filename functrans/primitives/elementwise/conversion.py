@@ -121,8 +121,8 @@ class BitcastConvertType(Elementwise):
             return ArrayType((*x.shape, old // new), dtype)
         if not x.shape or x.shape[-1] * old != new:
             raise errors.InvalidArgument(
-                f"{self.name}({x}): the trailing axis must hold the {new // old} parts of one "
-                f"{dtype}, at\n    {describe(user_source())}"
+                f"{self.name}({x}): the last axis must have size {new // old}, so that its "
+                f"elements form one {dtype}, at\n    {describe(user_source())}"
             )
         return ArrayType(x.shape[:-1], dtype)
 

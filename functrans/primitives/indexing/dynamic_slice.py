@@ -40,8 +40,8 @@ class Window(Primitive):
         if not len(starts) == len(sizes) == x.ndim:
             raise self.mismatch(
                 types,
-                f"{len(starts)} start indices, window of {len(sizes)} axes: "
-                "one per axis of the first operand",
+                "it needs one start index and one window size per axis of the operand, got "
+                f"{len(starts)} and {len(sizes)}",
             )
         for s in starts:
             if s.shape != () or dtype_class(s.dtype) not in ("int", "uint"):
@@ -50,7 +50,7 @@ class Window(Primitive):
                 raise self.mismatch(types, "start indices must have one dtype")
         for axis, (n, k) in enumerate(zip(x.shape, sizes, strict=True)):
             if not 0 <= k <= n:
-                raise self.mismatch(types, f"window of size {k} along axis {axis} of size {n}")
+                raise self.mismatch(types, f"a window of size {k} does not fit axis {axis} of size {n}")
 
 
 def _box(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:

@@ -88,10 +88,10 @@ class Indexed(Primitive):
             if name in size and size[name] != n:
                 raise self.mismatch(types, f"batch axes of sizes {n} and {size[name]} must agree")
             if (name in size or name not in slices) and k != 1:
-                raise self.mismatch(types, f"window of size {k} along an axis that is not kept")
+                raise self.mismatch(types, f"a window of size {k} along an axis that is not kept")
             dropped = len(types) == 3 and not x.size  # updates of an array without elements
             if k > n and name not in size and i.size and not dropped:
-                raise self.mismatch(types, f"window of size {k} along an axis of size {n}")
+                raise self.mismatch(types, f"a window of size {k} does not fit an axis of size {n}")
             size.setdefault(name, k)
         windows = [n for n in operand if n in slices and n not in indices]
         if sorted(slices) != sorted((*indices, *windows)) or windows != [n for n in slices if n in windows]:

@@ -238,7 +238,7 @@ class ScatterMul(Scatter):
             raise errors.MissingRule(
                 "scatter_mul can be differentiated with respect to its updates only if no two of "
                 f"them are for the same element, at\n    {describe(user_source())}\n"
-                "If so, pass unique_indices=True: x.at[i].multiply(u, unique_indices=True)."
+                "If all are distinct, pass unique_indices=True: x.at[i].multiply(u, unique_indices=True)."
             )
         return sum_of(total, mul(x, scatter_add(literal(0, typeof(x).strong()), i, du, **params)))
 

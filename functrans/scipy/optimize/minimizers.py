@@ -14,7 +14,7 @@ import functrans.numpy as jnp
 from functrans import errors, lax
 from functrans.api.derivatives import value_and_grad
 from functrans.api.jit import jit
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import brief, describe, user_source
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import array_of, invalid
 from functrans.scipy.optimize.line_search import dot, line_search
@@ -313,7 +313,7 @@ def minimize(
     """
     if not isinstance(args, tuple):
         raise errors.TypeMismatch(
-            f"minimize: args must be a tuple, got {args!r:.60}, at\n    {describe(user_source())}"
+            f"minimize: args must be a tuple, got {brief(args)}, at\n    {describe(user_source())}"
         )
     run = METHODS.get(method.lower())
     if run is None:

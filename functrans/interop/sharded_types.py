@@ -1,9 +1,12 @@
-"""Functions over meshes with explicit axes: JAX traces them, and we take over the jaxpr.
+"""Functions over meshes with explicit axes, and inside a checked `jax.shard_map`: JAX traces them,
+and we take over the jaxpr.
 
 With explicit axes the type of an array says how it is sharded, and each operation of JAX has a rule
-for the sharding of its result, or an error where that is ambiguous. Our types have no shardings. So
-there JAX traces the user's function, with its own tracers, types and errors; we optimize and compile
-the jaxpr as any other program.
+for the sharding of its result, or an error where that is ambiguous. In a `shard_map` with
+`check_vma=True` it says over which axes the array varies, and the derivative with respect to a value
+that does not vary is a sum over the devices. Our types have neither. So there JAX traces the user's
+function, with its own tracers, types and errors; we optimize and compile the jaxpr as any other
+program.
 
 A typed `sharding_constraint` keeps the sharding that the type of a result has. If the program becomes
 a part of another, that one's results count: the constraints are removed, and XLA chooses.
@@ -24,9 +27,9 @@ from functrans.interop.references import made_outside
 from functrans.ir.program import Program
 from functrans.primitives.distributed.sharding import (
     automatic_axes,
-    laid_out_by_type,
     mesh_of_type,
     sharding_constraint,
+    typed_by_jax,
 )
 from functrans.trace import at_once, stage, state, tracing
 
@@ -50,11 +53,11 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
 
 def _laid_out(y: Any, sharding: Any) -> Any:
     """Return a value with the sharding of its type in JAX."""
-    return y if sharding.mesh.empty else sharding_constraint(y, sharding=sharding, typed=True)
+    return sharding_constraint(y, sharding=sharding, typed=True) if sharding.mesh.explicit_axes else y
 
 
 def _mesh_of(values: Sequence[Any]) -> AbstractContextManager[Any]:
     """Set the mesh of the values if none is set, so that our functions inside are JAX's too."""
-    if laid_out_by_type():
+    if typed_by_jax():
         return nullcontext()
     return jax.sharding.use_abstract_mesh(next(filter(None, map(mesh_of_type, values))))
