@@ -22,6 +22,7 @@ _wire(
         "show": "functrans.ir.text",
         "delegated": "functrans.interop.delegated",
         "stage_by_jax": "functrans.interop.sharded_types",
+        "part_by_jax": "functrans.interop.sharded_types",
         "draw": "functrans.inspect.draw",
         "coloured": "functrans.inspect.draw",
         "operations": "functrans.primitives.catalogue",

@@ -57,7 +57,7 @@ class NotMeasured(FunctransError, RuntimeError):
     """A profile cannot be recorded, or holds no device events."""
 
 
-class ImplicitPromotion(InvalidArgument):
+class ImplicitPromotion(InvalidArgument, jax.dtypes.TypePromotionError):
     """Dtypes or ranks differ where the promotion flags require them to be equal."""
 
 
@@ -188,7 +188,7 @@ class NotLinear(FunctransError, NotImplementedError):
     """The function to be transposed is not linear."""
 
 
-class MissingRule(FunctransError, NotImplementedError):
+class MissingRule(FunctransError, NotImplementedError, ValueError):
     """A primitive has no rule for a transformation."""
 
 

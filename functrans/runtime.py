@@ -13,6 +13,7 @@ called.
     Program                            show, draw, coloured     ir/text.py, inspect/draw
     loading.py                         delegated                interop/delegated.py
     where a function is traced         stage_by_jax             interop/sharded_types.py
+    api/shard_map.py                   part_by_jax              interop/sharded_types.py
 
 Other modules implement no hook, but fill tables of lower layers when they are imported, and `load`
 imports them before the tables are read: the operators and methods of tracers before the first
@@ -117,6 +118,11 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
 def stage_by_jax(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
     """Let JAX trace a function, for arrays whose types have shardings; return its program."""
     return _answer(stage_by_jax)(function, values, name)
+
+
+def part_by_jax(mapped: Callable[..., Any], types: Sequence[Any]) -> Any:
+    """Let JAX trace a checked `shard_map`; return the function of one part, and what it captured."""
+    return _answer(part_by_jax)(mapped, types)
 
 
 def show(program: Any) -> str:

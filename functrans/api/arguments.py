@@ -217,7 +217,7 @@ def check_inputs(
     are the types of the leaves."""
     wanted = ("complex",) if holomorphic else ("float", "complex")
     if allow_int:
-        wanted = (*wanted, "int", "uint", "bool")
+        wanted = (*wanted, "int", "uint", "bool", "key")
     if all([dtype_class(t.dtype) in wanted for t in types]):
         return
     for number, argument in zip(numbers, given, strict=True):

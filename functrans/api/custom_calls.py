@@ -28,6 +28,7 @@ from functrans.tracer import is_active
 from functrans.typing import Array, ArrayLike
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
+STATIC = (bool, int, float, complex, np.ndarray, np.generic)  # residuals that are not traced
 
 
 class SymbolicZero(jax.custom_derivatives.SymbolicZero):
@@ -268,14 +269,18 @@ class VjpCall(Call):
         residuals, res_tree = tree.flatten(res)
         for i, x in enumerate(residuals):
             self._check_residual(x, res, i)
-        residuals = [as_array(x) for x in residuals]
+        static = [isinstance(x, STATIC) for x in residuals]  # bwd receives them as they are
+        arrays = [as_array(x) for x, s in zip(residuals, static, strict=True) if not s]
         out_types = tuple([typeof(x) for x in outs])
 
         def backward(values: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            return self._backward(res_tree, out_types, values, cts)
+            rest = iter(values)
+            filled = [x if s else next(rest) for x, s in zip(known, static, strict=True)]
+            return self._backward(res_tree, out_types, filled, cts)
 
         types = tuple([typeof(x) for x in primals])
-        return outs, residuals, Pullback(backward, types, out_types, self.name)
+        known = [x if s else None for x, s in zip(residuals, static, strict=True)]
+        return outs, arrays, Pullback(backward, types, out_types, self.name)
 
     def _check_residual(self, x: Any, res: Any, i: int) -> None:
         try:

@@ -1,23 +1,22 @@
 """`shard_map`: map a function over the shards on the devices of a mesh, with collectives.
 
 A function of one shard is implemented as `vmap` over all shards, stacked along one axis per mesh
-axis. So the function is traced on one shard, batched once per mesh axis, and the stack is sharded
-so that each device holds its own entry; XLA's partitioner turns reductions over the stack into
-communication. Derivatives, `vmap` and `jit` need no extra rules.
+axis. So the function is traced on one shard (by JAX, if it checks over which axes values vary),
+batched once per mesh axis, and the stack is sharded so that each device holds its own entry; XLA's
+partitioner turns reductions over the stack into communication. Derivatives, `vmap` and `jit` need no extra rules.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, overload
 
 import jax
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.api.arguments import check_callable, here
 from functrans.ir.program import Program, hoist_constants
@@ -96,8 +95,10 @@ def shard_map(
         argument is replicated, and a result must be the same on all devices. in_specs left out:
         the shardings of the arguments, over a mesh whose axes must be explicit.
       axis_names: the mesh axes that `f` is manual over; the others are left to XLA. Empty: all.
-      check_vma: raise an error for a result that varies over a mesh axis that its spec does not
-        name, instead of taking the first device's.
+      check_vma: JAX traces `f` and checks over which mesh axes its values vary. A derivative inside
+        `f` with respect to a value that does not vary is the sum over the devices; a result that
+        varies over an axis that its spec does not name is an error. Without, the derivative is that
+        of one device, and such a result is the first device's.
 
     Returns:
       A function of global arrays.
@@ -121,7 +122,7 @@ def shard_map(
       6.0
     """
     if f is None:
-        return functools.partial(
+        return partial(
             shard_map,
             mesh=mesh,
             in_specs=in_specs,
@@ -137,9 +138,10 @@ def shard_map(
         )
     inferred = in_specs is INFER
     given = {} if inferred else {"in_specs": in_specs}
-    by_jax = jax.shard_map(
-        f, mesh=mesh, out_specs=out_specs, axis_names=axis_names, check_vma=check_vma, **given
+    like_jax = partial(
+        jax.shard_map, f, out_specs=out_specs, axis_names=axis_names, check_vma=check_vma, **given
     )
+    by_jax = like_jax(mesh=mesh)
     programs: dict[Any, tuple[Program, tuple[Any, ...], Any]] = {}
 
     @boundary
@@ -160,7 +162,8 @@ def shard_map(
         if found is None:
             layout = _Layout(over, axis_names)
             specs = layout.specs(in_specs, args, "in_specs", "args")
-            found = _whole(f, layout, in_tree, types, specs, out_specs, check_vma)
+            checked = like_jax(mesh=over) if check_vma else None
+            found = _whole(f, layout, in_tree, types, specs, out_specs, checked)
             if not found[1]:
                 programs[key] = found
         program, captured, out_tree = found
@@ -293,16 +296,23 @@ def _whole(
     types: Sequence[ArrayType],
     specs: list[Spec],
     out_specs: Any,
-    check_vma: bool,
+    checked: Any,
 ) -> tuple[Program, tuple[Any, ...], Any]:
-    """Return the program of global arrays, the captured constants, and the output treedef."""
-    flat = FlatFunction(f, in_tree)
+    """Return the program of global arrays, the captured constants, and the output treedef. `checked`:
+    JAX's mapped function, of which the part is taken; None: the part is traced by functrans."""
+    flat = FlatFunction(f if checked is None else checked, in_tree)
     paths = tree.path_names(tree.unflatten(in_tree, list(types))[0], "args")
     parts = [layout.part(t, s, p) for t, s, p in zip(types, specs, paths, strict=True)]
     with ExitStack() as names:
         for a in layout.names:
             names.enter_context(naming(a, layout.size[a]))
-        program, captured = hoist_constants(stage(flat, parts, function_name(f)))
+        if checked is None:
+            program, captured = hoist_constants(stage(flat, parts, function_name(f)))
+        else:
+            of_part, known = _checked_part(flat, types, function_name(f))
+            taken = [typeof(x) for x in known]
+            program, more = hoist_constants(stage(of_part, [*taken, *parts], function_name(f)))
+            captured = (*more, *known)
     out_tree = flat.out_tree
     skeleton = tree.unflatten(out_tree, list(program.out_types))
     outs = layout.specs(out_specs, skeleton, "out_specs", "result")
@@ -318,14 +328,6 @@ def _whole(
         dims = tuple([0 if a in layout.used(s) else None for s in all_specs])
         forced = [a in layout.used(s) for s in outs]
         program, found = Batching(layout.size[a], a, (a,)).program(program, dims, forced)
-        for i, (d, wanted) in enumerate(zip(found, forced, strict=True)):
-            if d is not None and not wanted and check_vma:
-                raise errors.InvalidArgument(
-                    f"shard_map: {tree.path_names(skeleton, 'result')[i]} of {function_name(f)} "
-                    f"may vary over the mesh axis {a!r}, but out_specs does not split it there, "
-                    f"{here()}\nReduce it (lax.psum, lax.pmean over {a!r}), name {a!r} in "
-                    "out_specs, or pass check_vma=False to use the first value."
-                )
         if any(d is not None and not w for d, w in zip(found, forced, strict=True)):
             program = _first(program, found, forced)
 
@@ -338,6 +340,22 @@ def _whole(
 
     whole = stage(run, [*[typeof(x) for x in captured], *types], function_name(f))
     return whole, captured, out_tree
+
+
+def _checked_part(flat: Any, types: Sequence[ArrayType], name: str) -> Any:
+    try:
+        return runtime.part_by_jax(flat, types)
+    except ValueError as error:
+        if "out_specs" not in str(error):
+            raise
+        problem, advice = f"the results of {name} do not fit out_specs", ""
+        if "replication" in str(error):
+            problem = f"a result of {name} may vary over a mesh axis that out_specs does not name"
+            advice = (
+                "Reduce it (lax.psum, lax.pmean over that axis), name the axis in out_specs, or pass "
+                "check_vma=False to use the first value.\n"
+            )
+        raise errors.InvalidArgument(f"shard_map: {problem}, {here()}\n{advice}JAX says: {error}") from None
 
 
 def _first(program: Program, dims: Sequence[int | None], forced: Sequence[bool]) -> Program:

@@ -25,6 +25,7 @@ from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_
 from jax._src.core import typeof as aval_of
 
 from functrans import errors
+from functrans.api.custom_calls import STATIC
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
 from functrans.ir.tracebacks import our_class
@@ -245,7 +246,7 @@ def _process_custom_vjp_call(
         n = res_tree.num_leaves - sum(i is not None for i in places)
         own, outs = iter(found[:n]), found[n:]
         residuals = [next(own) if i is None else given[i] for i in places]
-        kept = references.Apart(residuals)
+        kept = references.Apart(residuals, STATIC)
         types = tuple([typeof(x) for x in outs])
 
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -266,10 +267,8 @@ def _process_custom_vjp_call(
 def _process_shard_map(
     self: Bridge, primitive: Any, fun: Any, values: Sequence[Any], /, **params: Any
 ) -> Any:
-    """Let JAX stage the `shard_map`, as under `jax.jit`, then run the jaxpr. Its result is a JAX
-    flat tree, whose leaves are then replaced by the values."""
-    if not _is_ours(self, values):
-        return self.parent.process_shard_map(primitive, fun, values, **params)
+    """Let JAX stage the `shard_map`, as under `jax.jit`, then run the jaxpr; the function may capture
+    our values. Its result is a JAX flat tree, whose leaves are then replaced by the values."""
     made: list[Any] = []
 
     def whole(*xs: Any) -> list[Any]:

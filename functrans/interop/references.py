@@ -105,16 +105,17 @@ def _is_reference(x: Any) -> bool:
 
 
 class Apart:
-    """A partition of values into references and arrays. Calling it with a list of arrays (or one
-    object per array) merges them back; `other` replaces each reference, by default itself."""
+    """A partition of values into arrays and others: references, and instances of the classes `kept`.
+    Calling it with a list of arrays (or one object per array) merges them back; `other` replaces
+    each of the others, by default itself."""
 
-    def __init__(self, values: Sequence[Any]):
+    def __init__(self, values: Sequence[Any], kept: tuple[type, ...] = ()):
         self.given: list[tuple[bool, Any] | tuple[bool, None]] = [
-            (True, x) if _is_reference(x) else (False, None) for x in values
+            (True, x) if _is_reference(x) or isinstance(x, kept) else (False, None) for x in values
         ]
 
     def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values at the positions that are not references."""
+        """Return the values at the positions of arrays."""
         return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
 
     def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:

@@ -20,11 +20,13 @@ from typing import Any
 
 import jax
 from jax._src.config import eager_constant_folding
+from jax._src.core import set_current_trace
 
-from functrans import runtime
+from functrans import jax_trace, runtime
 from functrans.interop.jaxprs.walk import constants_of, exactly, run, type_of_aval
 from functrans.interop.references import made_outside
 from functrans.ir.program import Program
+from functrans.ir.types import ArrayType
 from functrans.primitives.distributed.sharding import (
     automatic_axes,
     mesh_of_type,
@@ -49,6 +51,31 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
 
     with at_once(), automatic_axes():  # so that constants are arrays, not JAX tracers
         return stage(body, [type_of_aval(a) for a in closed.in_avals], name)
+
+
+@runtime.answers(runtime.part_by_jax)
+def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tuple[Any, list[Any]]:
+    """Let JAX trace a checked `jax.shard_map` of flat values, in which derivatives sum over devices.
+
+    Returns:
+      The function of one part, which takes the captured values and then the parts of the arguments;
+      the captured values.
+    """
+    avals = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
+    bridge = jax_trace.bridge()
+    current = nullcontext() if bridge is None else set_current_trace(bridge)
+    with current, eager_constant_folding(False), automatic_axes():
+        closed = jax.make_jaxpr(mapped, axis_env=list(state.axes))(*avals)
+    (equation,) = closed.eqns
+    assert equation.invars == [*closed.jaxpr.constvars, *closed.jaxpr.invars], closed
+    inner = equation.params["jaxpr"]
+    chosen = [equation.outvars.index(v) for v in closed.jaxpr.outvars]
+
+    def of_part(*values: Any) -> list[Any]:
+        outs = exactly(run(inner, (), values), [v.aval for v in inner.outvars])
+        return [outs[i] for i in chosen]
+
+    return of_part, closed.consts
 
 
 def _laid_out(y: Any, sharding: Any) -> Any:

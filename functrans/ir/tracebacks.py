@@ -25,6 +25,7 @@ from functrans.errors import (
     AxisOutOfBounds,
     DivisionByZero,
     FunctransError,
+    ImplicitPromotion,
     IntegerOverflow,
     InvalidArgument,
     InvalidIndex,
@@ -122,7 +123,7 @@ _OURS = {
     ZeroDivisionError: DivisionByZero,
     np.exceptions.AxisError: AxisOutOfBounds,
     AttributeError: NotAnArray,
-    jax.dtypes.TypePromotionError: InvalidArgument,
+    jax.dtypes.TypePromotionError: ImplicitPromotion,
     AssertionError: InvalidArgument,
 }
 

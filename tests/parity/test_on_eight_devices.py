@@ -27,7 +27,8 @@ COUNTS = {
     test_spmd_axis_name: len(test_spmd_axis_name.CASES) * 2 + 3,
     test_explicit_axes: test_explicit_axes.USUAL + 7,
     test_ours_inside_shard_map: len(test_ours_inside_shard_map.CASES) * 4
-    + len(test_ours_inside_shard_map.DERIVATIVES),
+    + len(test_ours_inside_shard_map.DERIVATIVES)
+    + 6,
 }
 
 

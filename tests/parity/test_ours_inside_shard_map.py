@@ -156,3 +156,20 @@ if INSIDE:
                 assert_same(run(world, inside, lambda f: f), want)
             assert_same(run(world, lambda f: f, ft.jit), want)
         assert_same(run(PLAIN, ft.jit, jax.jit), want)
+
+        for world in (PLAIN, JAX):
+            f = ft.shard_map(DERIVATIVES[case](world), mesh=mesh, in_specs=(P(), P("i")), out_specs=P())
+            for outside in JITS.values():
+                assert_same(outside(f)(W, XS), want)
+
+    @pytest.mark.parametrize("library", [ft, jax], ids=["functrans", "jax"])
+    @pytest.mark.parametrize("jit", JITS)
+    def test_captured_values(library, jit):
+        """The mapped function captures a value that is differentiated, or mapped, outside."""
+
+        def f(w):
+            how = {"mesh": mesh, "in_specs": P("i"), "out_specs": P()}
+            return library.shard_map(lambda x: jax.lax.psum(jnp.sum(x * w), "i"), **how)(XS)
+
+        assert_same(JITS[jit](ft.grad(f))(W), jax.grad(f)(W))
+        assert_same(JITS[jit](ft.vmap(f))(XS), jax.vmap(f)(XS))

@@ -328,3 +328,51 @@ def test_the_gradient_of_a_convolution_with_a_constant():
     want = jax.grad(theirs)(x)
     for found in (ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
         np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("library", [ft, jax], ids=["functrans", "jax"])
+def test_residuals_that_are_no_arrays_stay_as_they_are(library):
+    @library.custom_vjp
+    def f(x):
+        return x.sum()
+
+    def bwd(residuals, ct):
+        shape, doubled, steps, factor, rows = residuals
+        y = jnp.broadcast_to(ct, shape)  # a static shape
+        for _ in range(steps):
+            y = y * factor
+        return ((2 * y if doubled else y) + rows[-1],)
+
+    f.defvjp(lambda x: (x.sum(), (x.shape, True, 2, 1.5, np.arange(3.0))), bwd)
+    x = jnp.ones(3)
+    for gradient in (ft.grad, jax.grad):
+        g = gradient(f)
+        looped = gradient(lambda x: lax.scan(lambda c, _: (c + f(x), None), 0.0, length=2)[0])
+        stacked = gradient(ft.checkpoint(f))
+        for found in (g(x), jax.jit(g)(x), ft.jit(g)(x), jax.vmap(g)(x[None])[0], ft.vmap(g)(x[None])[0]):
+            np.testing.assert_allclose(found, 6.5)
+        np.testing.assert_allclose(looped(x), 13.0)
+        np.testing.assert_allclose(stacked(x), 6.5)
+
+
+def test_gradients_of_states_that_hold_keys():
+    """With allow_int, as JAX: `flax.nnx` keeps its keys among the parameters."""
+
+    def loss(state):
+        return state["w"] * jax.random.normal(state["key"])
+
+    state = {"w": 2.0, "key": jax.random.key(0)}
+    want = jax.grad(loss, allow_int=True)(state)
+    for g in (ft.grad(loss, allow_int=True), ft.jit(ft.grad(loss, allow_int=True))):
+        found = g(state)
+        np.testing.assert_allclose(found["w"], want["w"])
+        assert found["key"].dtype == jax.dtypes.float0
+    with pytest.raises(TypeError):
+        ft.grad(loss)(state)
+
+
+def test_errors_of_strict_promotion_and_missing_rules_are_of_jaxs_classes():
+    with jax.numpy_dtype_promotion("strict"), pytest.raises(jax.dtypes.TypePromotionError):
+        ft.jit(lambda x, y: x * y)(jnp.ones(3), jnp.arange(3))
+    with pytest.raises(ValueError, match="betainc|regularized_incomplete_beta"):
+        ft.grad(lambda a: jax.scipy.special.betainc(a, 2.0, 0.3))(1.5)
