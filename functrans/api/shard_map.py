@@ -3,7 +3,8 @@
 A function of one shard is implemented as `vmap` over all shards, stacked along one axis per mesh
 axis. So the function is traced on one shard (by JAX, if it checks over which axes values vary),
 batched once per mesh axis, and the stack is sharded so that each device holds its own entry; XLA's
-partitioner turns reductions over the stack into communication. Derivatives, `vmap` and `jit` need no extra rules.
+partitioner turns reductions over the stack into communication. Derivatives, `vmap` and `jit` need
+no extra rules.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def concatenate_of_one_number(m, jnp):
     jnp.concatenate(1.0)  # <-
 
 
-@misuse(errors.TypeMismatch, "called", "x.at[i].set(y)")
+@misuse(errors.TypeMismatch, "is not a function", "x.at[i].set(y)")
 def at_with_round_brackets(m, jnp):
     m.jit(lambda x: x.at(0).set(1.0))(X)  # <-
 
@@ -370,7 +370,7 @@ def a_result_of_a_method_that_is_to_be_written_into_an_array(m, jnp):
     m.jit(lambda x: x.max(0, X))(M)  # <-
 
 
-@misuse(errors.InvalidArgument, "std", "float", "jnp.var")
+@misuse(errors.InvalidArgument, "std", "float", "Cast the result")
 def a_standard_deviation_in_integers(m, jnp):
     jnp.std(X, dtype=int)  # <-
 

@@ -26,7 +26,7 @@ def a_string_as_an_operand(m, jnp):
     m.jit(lambda x: x @ "a")(X)  # <-
 
 
-@misuse(errors.NotAnArray, "f32[3] - None: ", "without return", "omitted argument")
+@misuse(errors.NotAnArray, "f32[3] - None: ", "return statement", "left out")
 def an_operand_left_out(m, jnp):
     m.jit(lambda x, mean=None: x - mean)(X)  # <-
 
@@ -61,7 +61,7 @@ def a_function_as_an_operand(m, jnp):
     m.jit(lambda x: x / jnp.sum)(X)  # <-
 
 
-@misuse(errors.NotAnArray, "f32[3] < None: ", "omitted argument")
+@misuse(errors.NotAnArray, "f32[3] < None: ", "left out")
 def a_comparison_with_none(m, jnp):
     m.jit(lambda x, limit=None: x < limit)(X)  # <-
 
@@ -100,7 +100,7 @@ def none_among_numbers(m, jnp):
     jnp.array([1.0, None])  # <-
 
 
-@misuse(errors.InvalidArgument, "subscripts come first", "ij,jk->ik")
+@misuse(errors.InvalidArgument, "must be the subscripts", "ij,jk->ik")
 def einsum_without_subscripts(m, jnp):
     jnp.einsum(M, X)  # <-
 

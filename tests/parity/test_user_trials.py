@@ -374,5 +374,5 @@ def test_gradients_of_states_that_hold_keys():
 def test_errors_of_strict_promotion_and_missing_rules_are_of_jaxs_classes():
     with jax.numpy_dtype_promotion("strict"), pytest.raises(jax.dtypes.TypePromotionError):
         ft.jit(lambda x, y: x * y)(jnp.ones(3), jnp.arange(3))
-    with pytest.raises(ValueError, match="betainc|regularized_incomplete_beta"):
+    with pytest.raises(ValueError, match="regularized_incomplete_beta"):
         ft.grad(lambda a: jax.scipy.special.betainc(a, 2.0, 0.3))(1.5)
