@@ -53,7 +53,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         key = (compiled, primitive, splats, *params.items())
         run = program.known(key)
         if run is None:
-            run = program.keep(key, compiled.__wrapped__(*key[1:]))
+            run = program.keep(key, _compiled_alike(primitive, splats, params))
     else:
         run = compiled(primitive, splats, *params.items())
     try:
@@ -68,6 +68,46 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
             check_kept(x)
             typeof(x)  # raises an error unless it is an array
         raise
+
+
+_ALIKE = Cache("operations that hold programs, compiled", 128)
+
+
+def _compiled_alike(primitive: Any, splats: Any, params: dict[str, Any]) -> Any:
+    """Return the jitted function of an operation that holds programs, or that of an equal one: a
+    `scan` of a lambda, which is a new function in each call, is compiled once."""
+    run = compiled.__wrapped__(primitive, splats, *params.items())
+    try:
+        key = (primitive, splats, _structure(params))
+        return _ALIKE.get(key) or _ALIKE.keep(key, run)
+    except TypeError:  # a parameter is not hashable, or a program has constants
+        return run
+
+
+def _structure(x: Any) -> Any:
+    """Return a key of a parameter. Programs of equal equations, from the same lines, have one key."""
+    kind = x.__class__
+    if kind is dict:
+        return tuple([(k, _structure(v)) for k, v in x.items()])
+    if kind is tuple:
+        return tuple(map(_structure, x))
+    if kind is not Program:
+        return kind, str(x) if isinstance(x, (bool, int, float, complex, np.generic)) else x
+    if x.values:
+        raise TypeError("constants have no key")
+    number: dict[Any, Any] = {v: i for i, v in enumerate(x.inputs)}
+
+    def place(v: Any) -> Any:
+        return number[v] if v.__class__ is Var else (_number(v), v.type)
+
+    made: list[Any] = [x.name, x.in_types]
+    for e in x.equations:
+        line = e.source and (id(e.source[0]), e.source[1])  # the program keeps its code
+        made.append((e.primitive, tuple(map(place, e.inputs)), _structure(e.params), line))
+        for v in e.outputs:
+            number[v] = len(number)
+            made.append(v.type)
+    return (*made, tuple(map(place, x.outputs)))
 
 
 _ALONE = Cache("operations inside of JAX", 2048)

@@ -249,3 +249,39 @@ def test_numbers_that_change_compile_nothing(np_):
         assert_close(gradient(c), expected, 1e-5)
     for row in caching.report():  # what others left may be collected meanwhile
         assert row.name in NUMBERS or row.entries <= kept[row.name], row
+
+
+LAMBDAS = {
+    "scan": lambda k: ft.lax.scan(lambda c, x: (c + jnp.sin(x) * k, c), 0.0, B),
+    "while_loop": lambda k: ft.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * k), (0, B)),
+    "cond": lambda k: ft.lax.cond(B[0] > 0, lambda x: x * k, lambda x: x + k, B),
+    "map": lambda k: ft.lax.map(lambda x: jnp.cos(x) + k, B),
+    "checkpoint": lambda k: ft.grad(lambda x: ft.checkpoint(lambda x: jnp.sum(jnp.sin(x) * k))(x))(B),
+    "gradient": lambda k: ft.grad(lambda x: ft.lax.scan(lambda c, x: (c * x + k, None), 1.0, x)[0])(B),
+}
+
+
+@pytest.mark.parametrize("name", LAMBDAS)
+def test_a_new_function_of_equal_operations_is_not_compiled_again(name, caplog):
+    run = LAMBDAS[name]
+    run(2.0)
+    with jax.log_compiles():
+        for _ in range(3):
+            first = run(2.0)
+        assert not [r for r in caplog.records if "Finished XLA compilation" in r.getMessage()]
+    for k in (3.0, 2, -0.0, True):  # numbers that differ in value or type
+        got = run(k)
+        caching.clear()
+        want = run(k)
+        for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            assert jax.typeof(x) == jax.typeof(y)
+            assert np.asarray(x).tobytes() == np.asarray(y).tobytes()
+    jax.tree.map(np.testing.assert_array_equal, run(2.0), first)
+
+
+def test_callbacks_in_new_functions_are_those_of_each():
+    def through(n):
+        return ft.lax.map(lambda x: jax.pure_callback(lambda a: np.float32(n) * a, x, x), B)
+
+    for n in (1, 2, 3):
+        np.testing.assert_allclose(through(n), n * B)
