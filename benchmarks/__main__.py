@@ -161,6 +161,11 @@ def unjitted() -> Iterator[Row]:
         calls=40,
     )
 
+    def of_scan(lib: Library):  # its body, a new function in each call, has been compiled before
+        return lib.ft.grad(lambda x: lib.lax.scan(lambda c, x: (c * lib.np.sin(x), None), 1.0, x)[0])(x[0])
+
+    yield pair("un-jitted grad of a scan of a new lambda", lambda: of_scan(OURS), lambda: of_scan(JAX))
+
 
 def growth() -> Iterator[Row]:
     """Trace a long chain of operations once and a tenth of it ten times: a ratio of 1 is linear growth."""

@@ -70,7 +70,7 @@ def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         raise
 
 
-_ALIKE = Cache("operations that hold programs, compiled", 128)
+_ALIKE = Cache("operations that hold programs, compiled", 64)
 
 
 def _compiled_alike(primitive: Any, splats: Any, params: dict[str, Any]) -> Any:
