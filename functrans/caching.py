@@ -5,6 +5,7 @@
     Cache(name, limit)            key -> value, where the key does not suffice to compute the value
     CachePerFunction(name, limit) a Cache per user function, freed with the function
     memo(program, derive, *key)   results derived from a program, stored on the program
+    exactly(value)                a key of a static value: 1, True and 1.0 differ
 
 Full caches evict the least recently used entries and log it at level DEBUG to the logger
 `functrans.caching`. `ft.doctor` and `report()` list all caches. A hit must cost no more than a dict
@@ -20,6 +21,8 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple
+
+import numpy as np
 
 _logger = logging.getLogger("functrans.caching")
 _turning = threading.RLock()  # reentrant: dropped values may run a user's `__del__`
@@ -312,6 +315,17 @@ def clear() -> None:
         listed.clear()
     if rows:
         _logger.debug("cleared %d entries", sum([row.entries for row in rows]))
+
+
+def exactly(x: Any) -> Any:
+    """Return a key of a static value that distinguishes 1, True and 1.0, and 0.0 from -0.0."""
+    if isinstance(x, tuple):
+        return x.__class__, tuple([exactly(v) for v in x])
+    if isinstance(x, np.ndarray):
+        return x.shape, x.dtype, x.tobytes()
+    if isinstance(x, frozenset):
+        return x.__class__, frozenset([exactly(v) for v in x])
+    return x.__class__, repr(x) if isinstance(x, (float, complex, np.generic)) else x
 
 
 def _all() -> list[_Listed]:

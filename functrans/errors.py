@@ -188,7 +188,7 @@ class NotLinear(FunctransError, NotImplementedError):
     """The function to be transposed is not linear."""
 
 
-class MissingRule(FunctransError, NotImplementedError, ValueError):
+class MissingRule(FunctransError, NotImplementedError, ValueError):  # JAX raises the one or the other
     """A primitive has no rule for a transformation."""
 
 

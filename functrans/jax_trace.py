@@ -140,7 +140,7 @@ def is_checked_map() -> bool:
 def without_varying() -> AbstractContextManager[Any]:
     """Trace without `shard_map`'s check of the axes over which values vary, which our types do not
     tell."""
-    return _check_vma(False) if _check_vma.value else nullcontext()
+    return _check_vma(False) if is_checked_map() else nullcontext()
 
 
 @contextmanager

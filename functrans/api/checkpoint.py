@@ -14,7 +14,8 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import check_callable, here
-from functrans.api.static_arguments import StaticArguments, exactly
+from functrans.api.static_arguments import StaticArguments
+from functrans.caching import exactly
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import brief, location
 from functrans.ir.tracebacks import boundary

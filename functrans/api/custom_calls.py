@@ -28,7 +28,28 @@ from functrans.tracer import is_active
 from functrans.typing import Array, ArrayLike
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
-STATIC = (bool, int, float, complex, np.ndarray, np.generic)  # residuals that are not traced
+
+
+class Apart:
+    """A partition of values into arrays and others, those for which `held` is true. Calling it with a
+    list of arrays (or one object per array) merges them back; `other` replaces each of the others,
+    by default itself."""
+
+    def __init__(self, values: Sequence[Any], held: Callable[[Any], bool]):
+        self.given: list[tuple[bool, Any]] = [(True, x) if held(x) else (False, None) for x in values]
+
+    def arrays(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values at the positions of arrays."""
+        return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
+
+    def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:
+        rest = iter(arrays)
+        return [other.get("other", x) if held else next(rest) for held, x in self.given]
+
+
+def is_untraced(x: Any) -> bool:
+    """Return whether a residual is a number or a NumPy array, which `bwd` receives as it is."""
+    return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
 
 
 class SymbolicZero(jax.custom_derivatives.SymbolicZero):
@@ -269,17 +290,14 @@ class VjpCall(Call):
         residuals, res_tree = tree.flatten(res)
         for i, x in enumerate(residuals):
             self._check_residual(x, res, i)
-        static = [isinstance(x, STATIC) for x in residuals]  # bwd receives them as they are
-        arrays = [as_array(x) for x, s in zip(residuals, static, strict=True) if not s]
+        kept = Apart(residuals, is_untraced)
+        arrays = [as_array(x) for x in kept.arrays(residuals)]
         out_types = tuple([typeof(x) for x in outs])
 
         def backward(values: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            rest = iter(values)
-            filled = [x if s else next(rest) for x, s in zip(known, static, strict=True)]
-            return self._backward(res_tree, out_types, filled, cts)
+            return self._backward(res_tree, out_types, kept(values), cts)
 
         types = tuple([typeof(x) for x in primals])
-        known = [x if s else None for x, s in zip(residuals, static, strict=True)]
         return outs, arrays, Pullback(backward, types, out_types, self.name)
 
     def _check_residual(self, x: Any, res: Any, i: int) -> None:

@@ -21,9 +21,9 @@ from functrans import pytrees as tree
 from functrans.api import retracing
 from functrans.api.arguments import check_callable
 from functrans.api.compilation import Compiled, Jitted, Shared
-from functrans.api.static_arguments import StaticArguments, exactly
+from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
-from functrans.caching import Cache, CachePerFunction
+from functrans.caching import Cache, CachePerFunction, exactly
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import brief, describe, user_source
@@ -31,7 +31,8 @@ from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.jax_trace import is_checked_map
 from functrans.lax.arguments import check_fits
 from functrans.passes.compiler_options import Other, explain_option, local
-from functrans.primitives.base import axes_in_loops, speaks_of_others_axes
+from functrans.primitives.base import speaks_of_others_axes
+from functrans.primitives.calls.jit import axes_in_loops
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -282,12 +283,12 @@ class _Entry:
         if staged is None:
             retracing.record(self.serial, fun, statics, args, kwargs, False)
             staged = _traced(fun, leaves, in_tree, arrays)
+            if is_checked_map() and axes_in_loops(staged.program):
+                return fun(*args, **kwargs)  # over which axes its results vary, only JAX's rules know
             prepared = xla.prepared(staged.program, self.preparation)
             wanted = self.shared.wanted(prepared, self.options)
             if wanted != self.options and not staged.references:  # refs belong to this JAX trace
                 raise Other(wanted, staged)
-        if is_checked_map() and axes_in_loops(staged.program):
-            return fun(*args, **kwargs)  # over which axes its results vary, only JAX's rules know
         operands = [*staged.captured, *arrays]
         kept = [operands[i] for i in staged.kept]
         outs = xla.run_program(staged.program, kept, self.preparation)

@@ -307,13 +307,10 @@ def _whole(
     with ExitStack() as names:
         for a in layout.names:
             names.enter_context(naming(a, layout.size[a]))
-        if checked is None:
-            program, captured = hoist_constants(stage(flat, parts, function_name(f)))
-        else:
-            of_part, known = _checked_part(flat, types, function_name(f))
-            taken = [typeof(x) for x in known]
-            program, more = hoist_constants(stage(of_part, [*taken, *parts], function_name(f)))
-            captured = (*more, *known)
+        of_part, known = (flat, []) if checked is None else _checked_part(flat, types, function_name(f))
+        all_types = [*[typeof(x) for x in known], *parts]
+        program, captured = hoist_constants(stage(of_part, all_types, function_name(f)))
+        captured = (*captured, *known)
     out_tree = flat.out_tree
     skeleton = tree.unflatten(out_tree, list(program.out_types))
     outs = layout.specs(out_specs, skeleton, "out_specs", "result")

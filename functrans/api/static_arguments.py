@@ -196,7 +196,8 @@ def _numbers(option: str, argnums: Any) -> set[int]:
 
 
 def _spelled(value: Any) -> str:
-    return "an object" if type(value).__repr__ is object.__repr__ else brief(value)  # type: ignore[comparison-overlap]
+    kind: Any = type(value)
+    return "an object" if kind.__repr__ is object.__repr__ else brief(value)
 
 
 def _hashable_instead(value: Any) -> str:
@@ -212,14 +213,3 @@ def _hashable_instead(value: Any) -> str:
         "Static arguments are cache keys: define __hash__ and __eq__, or register the class as a "
         "pytree (tree_util.register_dataclass) and do not make it static."
     )
-
-
-def exactly(x: Any) -> Any:
-    """Return a key of static values that distinguishes 1, True and 1.0, and 0.0 from -0.0."""
-    if isinstance(x, tuple):
-        return x.__class__, tuple([exactly(v) for v in x])
-    if isinstance(x, np.ndarray):
-        return x.shape, x.dtype.str, x.tobytes()
-    if isinstance(x, frozenset):
-        return x.__class__, frozenset([exactly(v) for v in x])
-    return x.__class__, repr(x) if isinstance(x, (float, complex, np.generic)) else x

@@ -16,7 +16,7 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import runtime
 from functrans.backends import xla
-from functrans.caching import Cache, cached
+from functrans.caching import Cache, cached, exactly
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.tracebacks import leave_to_jax
@@ -76,12 +76,15 @@ _ALIKE = Cache("operations that hold programs, compiled", 64)
 def _compiled_alike(primitive: Any, splats: Any, params: dict[str, Any]) -> Any:
     """Return the jitted function of an operation that holds programs, or that of an equal one: a
     `scan` of a lambda, which is a new function in each call, is compiled once."""
-    run = compiled.__wrapped__(primitive, splats, *params.items())
+
+    def made() -> Any:
+        return compiled.__wrapped__(primitive, splats, *params.items())
+
     try:
         key = (primitive, splats, _structure(params))
-        return _ALIKE.get(key) or _ALIKE.keep(key, run)
+        return _ALIKE.get(key) or _ALIKE.keep(key, made())
     except TypeError:  # a parameter is not hashable, or a program has constants
-        return run
+        return made()
 
 
 def _structure(x: Any) -> Any:
@@ -92,7 +95,7 @@ def _structure(x: Any) -> Any:
     if kind is tuple:
         return tuple(map(_structure, x))
     if kind is not Program:
-        return kind, str(x) if isinstance(x, (bool, int, float, complex, np.generic)) else x
+        return exactly(x)
     if x.values:
         raise TypeError("constants have no key")
     number: dict[Any, Any] = {v: i for i, v in enumerate(x.inputs)}

@@ -15,7 +15,7 @@ from functrans import errors, runtime
 from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Program, argument_names
-from functrans.ir.source import describe, line_of, text_of, user_source
+from functrans.ir.source import cut, describe, line_of, text_of, user_source
 from functrans.ir.text import Names, nested, provenance, show, show_equation, show_type
 from functrans.ir.tracebacks import boundary
 from functrans.passes.rewrite import children_first
@@ -84,8 +84,8 @@ def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
             {
                 "id": counter[0],
                 "kind": kind,
-                "label": _cut(label),
-                "below": _cut(below),
+                "label": cut(label, _LONGEST),
+                "below": cut(below, _LONGEST),
                 "about": about,
                 **more,
             }
@@ -145,7 +145,7 @@ def of_lines(program: Program) -> Graph:
             {
                 "id": number[group],
                 "kind": _direction(first),
-                "label": _cut(label),
+                "label": cut(label, _LONGEST),
                 "below": below,
                 "about": f"{label}\n{provenance(first)}\n{about}",
                 "inside": [],
@@ -241,10 +241,6 @@ def _listed(program: Program) -> str:
 def _end(path: str) -> str:
     """Return the end of a long path, which distinguishes it from others."""
     return path if len(path) <= _LONGEST else "…" + path[1 - _LONGEST :]
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 # --- entry ----------------------------------------------------------------------------------------

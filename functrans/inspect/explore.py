@@ -20,7 +20,7 @@ from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
-from functrans.ir.source import brief, describe, is_users, line_of, user_source
+from functrans.ir.source import brief, cut, describe, is_users, line_of, user_source
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, same_types
@@ -202,30 +202,30 @@ def _write(
     names, at = Names(), len(rows)
     inputs = ", ".join([names.typed(v) for v in program.inputs])
     tag = f" ${seen[program]}" if depth else ""
-    rows.append(Row(_cut(f"{label}program {program.name}{tag} ({inputs})"), depth, -2))
+    rows.append(Row(cut(f"{label}program {program.name}{tag} ({inputs})", LONGEST), depth, -2))
     arguments = argument_names(program)
     folded = len(arguments) > _ARGUMENTS
     if folded:  # page.js collapses this row at first
         rows.append(Row(f"{len(arguments)} arguments", depth + 1, -2, inside=len(arguments)))
     for v, place in arguments.items():
-        rows.append(Row(_cut(f"{names.typed(v)} = {place}"), depth + 1 + folded, -2))
+        rows.append(Row(cut(f"{names.typed(v)} = {place}", LONGEST), depth + 1 + folded, -2))
     for v, value in zip(program.constants, program.values, strict=True):
         shape = show_type(getattr(value, "type", None) or v.type)
         rows.append(Row(f"{names(v)}: {shape} = a captured array", depth + 1, -2))
     for e in program.equations:
         flops, moved = _cost(e)
         here = len(rows)
-        text = _cut(show_equation(e, names))
+        text = cut(show_equation(e, names), LONGEST)
         costs = flops * times, moved * times, 0, round(lines.time(e), 6)
         rows.append(Row(text, depth + 1, lines.of(e), _how(e), *costs))
         if e.primitive.holds_programs:
             again = times * int(e.params.get("length", 1))
             for inner_label, inner in nested(e.params):
                 _write(inner, inner_label, depth + 2, again, lines, rows, seen)
-            rows += [Row(_cut(line), depth + 2, -2) for line in e.primitive.listing(e.params)]
+            rows += [Row(cut(line, LONGEST), depth + 2, -2) for line in e.primitive.listing(e.params)]
             rows[here] = rows[here]._replace(inside=len(rows) - here - 1)
     outs = ", ".join([names.atom(v) for v in program.outputs])
-    rows.append(Row(_cut(f"return {outs}"), depth + 1, -2))
+    rows.append(Row(cut(f"return {outs}", LONGEST), depth + 1, -2))
     rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
 
 
@@ -242,10 +242,6 @@ def _how(e: Equation) -> str:
         steps.append(e.origin.how)
         e = e.origin.equation
     return " ".join([*steps, e.primitive.name]) if steps else ""
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 # --- the user's source ----------------------------------------------------------------------------
@@ -280,7 +276,7 @@ def of_source(lines: Lines, cost: Stage) -> Stage:
             text = linecache.getline(file, n).rstrip("\n").expandtabs(4)
             source = lines.numbers.get((file, n), -2)
             costs = *totals.get(source, (0, 0)), 0, round(took.get(source, 0.0), 6)
-            rows.append(Row(f"{n:>4}  {_cut(text)}", 1, source, "", *costs))
+            rows.append(Row(f"{n:>4}  {cut(text, LONGEST)}", 1, source, "", *costs))
             before = n
         rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
     return Stage("source", rows or [Row("(no source: the file cannot be read)", 0, -2)])
@@ -315,7 +311,7 @@ def of_stablehlo(text: str, lines: Lines) -> Stage:
             rows[start] = rows[start]._replace(inside=len(rows) - start)
         if inner.endswith("{"):
             opened.append(len(rows))
-        rows.append(Row(_cut(inner), depth, source))
+        rows.append(Row(cut(inner, LONGEST), depth, source))
     return Stage("StableHLO", rows)
 
 

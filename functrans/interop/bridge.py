@@ -25,9 +25,10 @@ from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_
 from jax._src.core import typeof as aval_of
 
 from functrans import errors
-from functrans.api.custom_calls import STATIC
+from functrans.api.custom_calls import Apart, is_untraced
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
+from functrans.interop.sharded_types import jaxpr_of_map
 from functrans.ir.tracebacks import our_class
 from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
@@ -35,7 +36,6 @@ from functrans.numpy.indexing import At, getitem
 from functrans.numpy.operators import OPERATORS
 from functrans.primitives.custom.calls import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
-from functrans.primitives.distributed.sharding import automatic_axes
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
 from functrans.tracer import CONCRETE, OURS, AnyTracer, is_active
 from functrans.tracer import aval_of as aval_of_type
@@ -236,7 +236,7 @@ def _process_custom_vjp_call(
             primitive, fun, fwd, bwd, values, out_trees=out_trees, symbolic_zeros=symbolic_zeros
         )
     name = fun.debug_info.func_name
-    arguments = references.Apart(values)
+    arguments = Apart(values, references.is_reference)
 
     def forward(primals: Sequence[Any], active: Sequence[bool]) -> tuple[list[Any], list[Any], Pullback]:
         given = arguments(primals)
@@ -246,7 +246,7 @@ def _process_custom_vjp_call(
         n = res_tree.num_leaves - sum(i is not None for i in places)
         own, outs = iter(found[:n]), found[n:]
         residuals = [next(own) if i is None else given[i] for i in places]
-        kept = references.Apart(residuals, STATIC)
+        kept = Apart(residuals, lambda x: is_untraced(x) or references.is_reference(x))
         types = tuple([typeof(x) for x in outs])
 
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
@@ -275,9 +275,7 @@ def _process_shard_map(
         made.append(primitive.bind(*xs, subfuns=(fun,), **params))
         return list(made[-1])
 
-    avals = [jax.ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in map(aval_of, values)]
-    with set_current_trace(self), eager_constant_folding(False), automatic_axes():
-        closed = jax.make_jaxpr(whole, axis_env=list(state.axes))(*avals)
+    closed = jaxpr_of_map(whole, [aval_of(x) for x in values])
     with set_current_trace(self.parent):
         outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)
     return made[-1].update(outs)
@@ -288,7 +286,7 @@ def _called(
 ) -> list[Any]:
     """Bind our primitive for a function with a custom rule. Afterwards JAX reads the output tree
     from the store of the function or of its rule; only one of the two may be filled."""
-    arguments = references.Apart(values)
+    arguments = Apart(values, references.is_reference)
     with set_current_trace(bridge):
         arrays = _literals(arguments.arrays(values), bridge.stages)
         params = {"program": lambda *xs: _again(fun, arguments(xs)), "rule": made}

@@ -16,9 +16,9 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.static_arguments import StaticArguments, exactly
+from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
-from functrans.caching import Cache
+from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import Imported, context, traced
 from functrans.ir.program import Program
 from functrans.ir.source import brief, describe, user_source

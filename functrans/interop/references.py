@@ -93,34 +93,16 @@ def are_in(primitive: Any, values: Sequence[Any]) -> bool:
         return True
     if _OTHERS.issuperset([x.__class__ for x in values]):
         return False
-    return any([_is_reference(x) for x in values])
+    return any([is_reference(x) for x in values])
 
 
-def _is_reference(x: Any) -> bool:
+def is_reference(x: Any) -> bool:
+    """Return whether a value is a reference (`jax.new_ref`), of JAX's or ours."""
     kind = x.__class__
     found = isinstance(x, jax.Ref)
     if not found and (kind in ARRAYS or not issubclass(kind, AnyTracer)):
         _OTHERS.add(kind)
     return found
-
-
-class Apart:
-    """A partition of values into arrays and others: references, and instances of the classes `kept`.
-    Calling it with a list of arrays (or one object per array) merges them back; `other` replaces
-    each of the others, by default itself."""
-
-    def __init__(self, values: Sequence[Any], kept: tuple[type, ...] = ()):
-        self.given: list[tuple[bool, Any] | tuple[bool, None]] = [
-            (True, x) if _is_reference(x) or isinstance(x, kept) else (False, None) for x in values
-        ]
-
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values at the positions of arrays."""
-        return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
-
-    def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:
-        rest = iter(arrays)
-        return [other.get("other", x) if held else next(rest) for held, x in self.given]
 
 
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
@@ -130,7 +112,7 @@ def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
         kind = walk.type_of_aval(made.aval.inner_aval)
         value = as_type(values[0], kind) if values else full(0, kind)
         return [Reference(state.innermost, made.aval, value)]
-    given = [_known(x) if _is_reference(x) else None for x in values]
+    given = [_known(x) if is_reference(x) else None for x in values]
     stand = [x if r is None else r.value for x, r in zip(values, given, strict=True)]
     closed = _of_values(in_jaxpr(eqn))
     outs = walk.run(closed.jaxpr, walk.constants_of(closed), stand)

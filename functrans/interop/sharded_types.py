@@ -61,11 +61,7 @@ def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tu
       The function of one part, which takes the captured values and then the parts of the arguments;
       the captured values.
     """
-    avals = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
-    bridge = jax_trace.bridge()
-    current = nullcontext() if bridge is None else set_current_trace(bridge)
-    with current, eager_constant_folding(False), automatic_axes():
-        closed = jax.make_jaxpr(mapped, axis_env=list(state.axes))(*avals)
+    closed = jaxpr_of_map(mapped, types)
     (equation,) = closed.eqns
     assert equation.invars == [*closed.jaxpr.constvars, *closed.jaxpr.invars], closed
     inner = equation.params["jaxpr"]
@@ -76,6 +72,16 @@ def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tu
         return [outs[i] for i in chosen]
 
     return of_part, closed.consts
+
+
+def jaxpr_of_map(mapped: Callable[..., Sequence[Any]], types: Sequence[Any]) -> Any:
+    """Return the jaxpr of a function that calls `jax.shard_map`, whose constants are the values that
+    it captures, ours included."""
+    avals = [jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) for t in types]
+    bridge = jax_trace.bridge()
+    current = nullcontext() if bridge is None else set_current_trace(bridge)
+    with current, eager_constant_folding(False), automatic_axes():
+        return jax.make_jaxpr(mapped, axis_env=list(state.axes))(*avals)
 
 
 def _laid_out(y: Any, sharding: Any) -> Any:

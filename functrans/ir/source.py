@@ -183,8 +183,12 @@ def describe(source: Source | None) -> str:
 
 def brief(value: Any) -> str:
     """Return the repr of a value in an error message, its end replaced by … if it is long."""
-    text = repr(value)
-    return text if len(text) <= 80 else text[:79] + "…"
+    return cut(repr(value), 80)
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text, its end replaced by … if it has more than `most` characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def definition(code: CodeType) -> str:

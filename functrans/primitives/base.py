@@ -309,16 +309,6 @@ def _axes_inside(program: Program) -> set[Any]:
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
-def axes_in_loops(program: Program) -> set[Any]:
-    """Return the axes used by name inside loops, branches and functions with custom rules, which
-    stay equations; the programs of calls are written out."""
-    made: set[Any] = set()
-    for e in program.equations:
-        called = e.params.get("program") if e.primitive.name == "jit" else None
-        made |= axes_inside(tuple(e.params.values())) if called is None else axes_in_loops(called)
-    return made
-
-
 def size_of_axis(operation: str, name: Any) -> int:
     """The size of the innermost axis of a name, of those that our transformations give and then of
     JAX's; UnboundAxis if there is none."""

@@ -28,7 +28,7 @@ COUNTS = {
     test_explicit_axes: test_explicit_axes.USUAL + 7,
     test_ours_inside_shard_map: len(test_ours_inside_shard_map.CASES) * 4
     + len(test_ours_inside_shard_map.DERIVATIVES)
-    + 6,
+    + len(test_ours_inside_shard_map.LIBRARIES) * len(test_ours_inside_shard_map.JITS),
 }
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from tests.support.worlds import JAX, JITTED, PLAIN, World, assert_same
+from tests.support.worlds import JAX, JITTED, PLAIN, World, as_it_is, assert_same
 
 P = jax.P
 INSIDE = len(jax.devices()) == 8
@@ -123,7 +123,8 @@ DERIVATIVES: dict[str, Callable[[World], Any]] = {
     ),
     "all_gather": lambda w: w.top.grad(lambda a, x: w.lax.pmean(w.np.sum(w.lax.all_gather(a * x, "i")), "i")),
 }
-JITS = {"un-jitted": lambda f: f, "jitted": ft.jit, "in jax.jit": jax.jit}
+LIBRARIES = (ft, jax)
+JITS = {"un-jitted": as_it_is, "jitted": ft.jit, "in jax.jit": jax.jit}
 
 if INSIDE:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("i",))
@@ -150,11 +151,11 @@ if INSIDE:
             f = inside(DERIVATIVES[case](world))
             return outside(jax.shard_map(f, mesh=mesh, in_specs=(P(), P("i")), out_specs=P()))(W, XS)
 
-        want = run(JAX, lambda f: f, lambda f: f)
+        want = run(JAX, as_it_is, as_it_is)
         for world in (PLAIN, JAX._replace(top=ft), JAX):
             for inside in JITS.values():
-                assert_same(run(world, inside, lambda f: f), want)
-            assert_same(run(world, lambda f: f, ft.jit), want)
+                assert_same(run(world, inside, as_it_is), want)
+            assert_same(run(world, as_it_is, ft.jit), want)
         assert_same(run(PLAIN, ft.jit, jax.jit), want)
 
         for world in (PLAIN, JAX):
@@ -162,7 +163,7 @@ if INSIDE:
             for outside in JITS.values():
                 assert_same(outside(f)(W, XS), want)
 
-    @pytest.mark.parametrize("library", [ft, jax], ids=["functrans", "jax"])
+    @pytest.mark.parametrize("library", LIBRARIES, ids=["functrans", "jax"])
     @pytest.mark.parametrize("jit", JITS)
     def test_captured_values(library, jit):
         """The mapped function captures a value that is differentiated, or mapped, outside."""

@@ -23,8 +23,7 @@ from jax._src.effects import ordered_effects
 from jax._src.state.discharge import discharge_state
 
 from functrans import errors
-from functrans.api.static_arguments import exactly
-from functrans.caching import Cache
+from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import (
     OTHER,
     WHOLE,

@@ -23,7 +23,7 @@ from functrans.caching import Cache, memo
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, axes_inside
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.trace import (
     ARRAYS,
@@ -115,6 +115,16 @@ def _cost(program: Program) -> Cost:
 
 def _has_effects(program: Program) -> bool:
     return any(e.primitive.has_effects(e.params) for e in program.equations)
+
+
+def axes_in_loops(program: Program) -> set[Any]:
+    """Return the axes used by name inside loops, branches and functions with custom rules, which
+    stay equations; the programs of calls are written out."""
+    parts = [
+        axes_in_loops(e.params["program"]) if e.primitive is jit else axes_inside(tuple(e.params.values()))
+        for e in program.equations
+    ]
+    return set().union(*parts)
 
 
 class OneKernel(Jit):
