@@ -19,7 +19,7 @@ from functrans import errors, jax_trace
 from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal, Var
-from functrans.ir.source import brief, describe, location, user_source
+from functrans.ir.source import brief, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype
 
@@ -159,7 +159,7 @@ class Tracer(JaxTracer):
     @boundary
     def __reduce__(self) -> Any:
         raise errors.AbstractValueError(
-            f"a traced {self.type} cannot be pickled, at\n    {describe(user_source())}\n"
+            f"a traced {self.type} cannot be pickled, {here()}\n"
             "Return it from the transformed function and pickle the result, or pass its value to "
             "Python with debug.callback."
         )
@@ -167,8 +167,7 @@ class Tracer(JaxTracer):
     @boundary
     def __hash__(self) -> int:
         raise errors.NotSupported(
-            f"a traced {self.type} cannot be hashed: it has no value yet, at\n"
-            f"    {describe(user_source())}\n"
+            f"a traced {self.type} cannot be hashed: it has no value yet, {here()}\n"
             "It cannot be a dict key, a set element or a static argument."
         )
 
@@ -297,7 +296,7 @@ def not_an_array(x: Any, path: str = "") -> str:
     what = f"{path or 'value'} {brief(x)} of type {name}"
     if isinstance(x, (np.ndarray, np.generic)):
         what = f"NumPy array of dtype {x.dtype}"
-    return f"{what} is not an array or a number, at\n    {describe(user_source())}\n{_instead_of(x)}"
+    return f"{what} is not an array or a number, {here()}\n{_instead_of(x)}"
 
 
 def _instead_of(x: Any) -> str:
@@ -324,7 +323,7 @@ def check_kept(x: Any) -> None:
     if x.__class__ is CONCRETE and x.is_deleted():
         raise errors.DeletedArray(
             f"an array {typeof(x)} was used after its buffer had been donated (donate_argnums) or "
-            f"deleted (x.delete()), at\n    {describe(user_source())}\n"
+            f"deleted (x.delete()), {here()}\n"
             "Use the result of the call that it was donated to, as in `x = step(x)`; or do not "
             "donate that argument."
         ) from None
@@ -365,9 +364,7 @@ def unknown_attribute(x: Tracer, name: str) -> errors.UnknownAttribute:
         fix = f"Did you mean {near[0]!r}?"
     else:
         fix = "It has the attributes and methods of jax.Array; array functions are in jnp."
-    return errors.UnknownAttribute(
-        f"a traced array {x.type} has no attribute {name!r}, at\n    {describe(user_source())}\n{fix}"
-    )
+    return errors.UnknownAttribute(f"a traced array {x.type} has no attribute {name!r}, {here()}\n{fix}")
 
 
 def leaked(x: Tracer) -> errors.LeakedTracer:
@@ -377,7 +374,7 @@ def leaked(x: Tracer) -> errors.LeakedTracer:
     again = "in another thread, or " if x.owner is not None and x.owner.alive else ""
     error = errors.LeakedTracer(
         f"a traced value {x.type} was used {again}after the transformation that created it had "
-        f"ended. It was {made_at}used at\n    {describe(user_source())}\n"
+        f"ended. It was {made_at}used {here()}\n"
         "Return values from the function (extra ones with has_aux=True of grad): what a "
         "transformed function stores in a global, an attribute or a list is a tracer, not a value."
     )
@@ -388,7 +385,7 @@ def leaked(x: Tracer) -> errors.LeakedTracer:
 def _no_derivative(x: Tracer) -> Any:
     raise errors.AbstractArrayError(
         f"a NumPy function or numpy.asarray() was given a traced {x.type}, which is being "
-        f"differentiated, at\n    {describe(user_source())}\n"
+        f"differentiated, {here()}\n"
         "Its result would have no derivative. Use the function of the same name in "
         "functrans.numpy; for the value alone, use numpy.asarray(lax.stop_gradient(x))."
     )
@@ -442,7 +439,7 @@ def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str
             raise leaked(self)
         raise error(
             f"{what} needs the value of a traced {self.type}, but inside jit and vmap only its "
-            f"type is known{depending(self)}, at\n    {describe(user_source())}\n{instead}"
+            f"type is known{depending(self)}, {here()}\n{instead}"
         )
 
     return ask

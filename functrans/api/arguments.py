@@ -13,7 +13,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.jax_trace import outside
 from functrans.primitives.elementwise.conversion import convert_element_type
@@ -47,7 +47,7 @@ class Function(FlatFunction):
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise errors.NotAnArray(
                 f"with has_aux=True, {function_name(self.named)} must return a pair (out, aux), "
-                f"got {_kind_of(result)}, at\n    {describe(user_source())}\n"
+                f"got {_kind_of(result)}, {here()}\n"
                 "Return (loss, aux), or leave out has_aux."
             )
         outs, self.out_tree = tree.flatten(result[0])
@@ -132,11 +132,6 @@ def float0_zeros(shape: Sequence[int]) -> Any:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def here() -> str:
-    """Return "at" and the user's source line, to end an error message."""
-    return f"at\n    {describe(user_source())}"
-
-
 def counted(n: int, one: str, several: str = "") -> str:
     """Return e.g. "1 axis" or "2 axes"."""
     return f"{n} {one if n == 1 else several or one + 's'}"
@@ -146,7 +141,7 @@ def check_callable(fun: Any, name: str) -> None:
     """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
-            f"{name} takes a function, got {brief(fun)} of type {type(fun).__qualname__}, {here()}\n"
+            f"{name} takes a function, got {brief_with_type(fun)}, {here()}\n"
             f"Write {name}(f)(x), not {name}(f(x))."
         )
 

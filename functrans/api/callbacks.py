@@ -16,7 +16,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array
-from functrans.ir.source import brief, describe, line_of, user_source
+from functrans.ir.source import brief, brief_with_type, here, line_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.primitives.calls import callback as calls
@@ -189,7 +189,7 @@ def pure_callback(
     if vmap_method not in _VMAP_METHODS:
         raise errors.InvalidArgument(
             f"pure_callback: vmap_method must be one of {', '.join(map(repr, _VMAP_METHODS))}, "
-            f"got {vmap_method!r}, at\n    {describe(user_source())}"
+            f"got {vmap_method!r}, {here()}"
         )
     return _with_results(
         calls.pure_callback,
@@ -274,7 +274,7 @@ def _in_two_calls(
     if args or kwargs:
         raise errors.MissingArgument(
             f"{name} was called with {', '.join([*map(repr, args), *kwargs])} but without its first "
-            f"argument, at\n    {describe(user_source())}\n"
+            f"argument, {here()}\n"
             f"Write {name}(options)(first, *args), or {name}(first, *args, options)."
         )
     return run
@@ -323,13 +323,13 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
         if isinstance(s, type) or not (hasattr(s, "shape") and hasattr(s, "dtype")):
             raise errors.NotAnArray(
                 f"{what}: result_shape_dtypes must be a pytree of objects with shape and dtype, "
-                f"got {brief(s)}, at\n    {describe(user_source())}\n"
+                f"got {brief(s)}, {here()}\n"
                 "Use ft.ShapeDtypeStruct(shape, dtype)."
             )
         if jax.dtypes.canonicalize_dtype(s.dtype) != s.dtype:
             raise errors.InvalidArgument(
                 f"{what}: result_shape_dtypes has dtype {np.dtype(s.dtype).name}, but 64-bit types "
-                f"are disabled, at\n    {describe(user_source())}\n"
+                f"are disabled, {here()}\n"
                 "Use the 32-bit dtype, or ft.enable_x64(True)."
             )
         types.append(ArrayType(tuple(s.shape), np.dtype(s.dtype)))
@@ -339,8 +339,7 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
 def _check_callable(callback: Any, name: str) -> None:
     if not callable(callback):
         raise errors.NotAnArray(
-            f"{name} takes a function as its first argument, got {brief(callback)} of type "
-            f"{type(callback).__qualname__}, at\n    {describe(user_source())}"
+            f"{name} takes a function as its first argument, got {brief_with_type(callback)}, {here()}"
         )
 
 
@@ -359,8 +358,8 @@ def _debug_print(
     name = "debug.print" if record is None else "debug.log"
     if not isinstance(fmt, str):
         raise errors.NotAnArray(
-            f"{name} takes a format string as its first argument, got {type(fmt).__qualname__}, at"
-            f'\n    {describe(user_source())}\nWrite {name}("{{}}", x).'
+            f"{name} takes a format string as its first argument, got {brief_with_type(fmt)}, {here()}\n"
+            f'Write {name}("{{}}", x).'
         )
     if check:
         _check_format(fmt, args, kwargs, name)
@@ -417,6 +416,4 @@ def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], name:
         shown = ", ".join([f"argument {k}" if k.__class__ is int else k for k in unused])
         problem = f"has no placeholder for {shown}"
         fix = "Was it an f-string? Use a plain string: it is formatted when the program runs."
-    raise errors.InvalidFormat(
-        f"{name}: the format {fmt!r} {problem}, at\n    {describe(user_source())}\n{fix}"
-    )
+    raise errors.InvalidFormat(f"{name}: the format {fmt!r} {problem}, {here()}\n{fix}")

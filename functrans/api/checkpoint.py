@@ -13,11 +13,11 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import check_callable, here
+from functrans.api.arguments import check_callable
 from functrans.api.static_arguments import StaticArguments
 from functrans.caching import exactly
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import brief, location
+from functrans.ir.source import brief, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array

@@ -17,7 +17,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, float0_zeros
-from functrans.ir.source import Source, brief, describe, location, user_source
+from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.custom.calls import closed_over
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
@@ -306,7 +306,7 @@ class VjpCall(Call):
         except errors.NotAnArray:
             raise self.mismatch(
                 self.fwd,
-                f"returned {brief(x)} of type {type(x).__qualname__} at "
+                f"returned {brief_with_type(x)} at "
                 f"{tree.path_names(res, 'residuals')[i]}; residuals must be pytrees of arrays. "
                 "Pass options with nondiff_argnums",
             ) from None

@@ -16,7 +16,7 @@ from functrans.api.arguments import as_array, check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.backends import xla
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.lax.barriers import stop_gradient
@@ -72,7 +72,7 @@ class CustomFunction(Generic[_P, _R]):
         if wrong and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
             raise errors.InvalidArgument(
                 f"nondiff_argnums={', '.join(map(str, wrong))}: {function_name(self.fun)} has no "
-                f"such argument, at\n    {describe(user_source())}\n"
+                f"such argument, {here()}\n"
                 f"Its arguments are {', '.join([f'{i} ({p.name})' for i, p in enumerate(parameters)])}."
             )
 
@@ -94,7 +94,7 @@ class CustomFunction(Generic[_P, _R]):
         except TypeError as error:
             raise errors.MissingArgument(
                 f"the arguments of the {self._kind} function {function_name(self.fun)} cannot be "
-                f"passed by position: {error}, at\n    {describe(user_source())}\n"
+                f"passed by position: {error}, {here()}\n"
                 "Custom rules are called with positional arguments only."
             ) from None
         return bound.args
@@ -102,7 +102,7 @@ class CustomFunction(Generic[_P, _R]):
     def undefined(self, how: str) -> Exception:
         return errors.MissingCustomRule(
             f"the {self._kind} function {function_name(self.fun)} was called before its rule was "
-            f"defined, at\n    {describe(user_source())}\nDefine it with {how}."
+            f"defined, {here()}\nDefine it with {how}."
         )
 
 
@@ -188,7 +188,7 @@ class custom_jvp(CustomFunction[_P, _R]):
         if self.nondiff_argnums:
             raise errors.NotSupported(
                 "defjvps has a rule for every argument, so it cannot be used with nondiff_argnums="
-                f"{self.nondiff_argnums}, at\n    {describe(user_source())}\nUse defjvp."
+                f"{self.nondiff_argnums}, {here()}\nUse defjvp."
             )
 
         whole: Callable[..., _R] = self
@@ -285,9 +285,7 @@ class custom_vjp(CustomFunction[_P, _R]):
         Source: `jax.custom_vjp.defvjp`.
         """
         if symbolic_zeros and optimize_remat:
-            raise errors.MissingRule(
-                f"optimize_remat cannot be combined with symbolic_zeros, at\n    {describe(user_source())}"
-            )
+            raise errors.MissingRule(f"optimize_remat cannot be combined with symbolic_zeros, {here()}")
         self.fwd = fwd
         self.bwd = bwd
         self.symbolic_zeros = symbolic_zeros
@@ -403,7 +401,7 @@ def closure_convert(fun: Callable[..., _R], *example_args: PyTree) -> tuple[Call
             raise errors.TypeMismatch(
                 f"the function that closure_convert made of {function_name(fun)} takes arguments "
                 f"with the structure of its example, {in_tree}, and {len(hoisted)} values, got "
-                f"{structure}, at\n    {describe(user_source())}"
+                f"{structure}, {here()}"
             )
         rest = iter(args[n:])
         values = [next(rest) if m else x for x, m in zip(fixed, moving, strict=True)]

@@ -21,7 +21,6 @@ from functrans.api.arguments import (
     cotangents,
     fitting,
     float0_zeros,
-    here,
     instantiate,
     names_of,
     of_chosen,
@@ -29,6 +28,7 @@ from functrans.api.arguments import (
     positions,
 )
 from functrans.ir.program import Program, prune
+from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.distributed.sharding import traced_by_jax

@@ -8,7 +8,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.trace import Tracer, typeof
 from functrans.typing import PyTree
 
@@ -56,8 +56,8 @@ def _check(x: Any, device: Any) -> None:
     names = [d for d in tree.leaves(device) if isinstance(d, str)]
     if names:
         raise errors.InvalidArgument(
-            f"device_put: a device must be a jax.Device or a Sharding, got {names[0]!r}, at\n"
-            f"    {describe(user_source())}\nWrite device_put(x, ft.devices({names[0]!r})[0])."
+            f"device_put: a device must be a jax.Device or a Sharding, got {names[0]!r}, {here()}\n"
+            f"Write device_put(x, ft.devices({names[0]!r})[0])."
         )
 
 

@@ -20,14 +20,13 @@ from functrans.api.arguments import (
     check_jacobian,
     check_outputs,
     choose,
-    here,
     of_chosen,
     positions,
 )
 from functrans.api.derivatives import Pullback, jvp, vjp
 from functrans.api.jit import jit
 from functrans.api.vmap import vmap
-from functrans.ir.source import brief
+from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis

@@ -11,8 +11,8 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import Function, as_array, check_callable, here, instantiate
-from functrans.ir.source import brief
+from functrans.api.arguments import Function, as_array, check_callable, instantiate
+from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.elementwise.conversion import convert_element_type

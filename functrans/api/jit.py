@@ -26,7 +26,7 @@ from functrans.backends import xla
 from functrans.caching import Cache, CachePerFunction, exactly
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, describe, here
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.jax_trace import is_checked_map
 from functrans.lax.arguments import check_fits
@@ -140,8 +140,8 @@ def jit(
             del options[name]
     if cpu not in ("fast", "plain"):
         raise errors.InvalidArgument(
-            f'jit: cpu must be "fast" or "plain", got {brief(cpu)}, at\n'
-            f"    {describe(user_source())}\nIt controls how loops are compiled on a CPU."
+            f'jit: cpu must be "fast" or "plain", got {brief(cpu)}, {here()}\n'
+            "It controls how loops are compiled on a CPU."
         )
     plain = cpu == "plain"
     chooses = not plain and not {"compiler_options", "device", "backend"} & set(options)
@@ -484,7 +484,7 @@ def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
         if j != i and isinstance(x, jax.Array):
             which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
             raise errors.DonatedTwice(
-                f"{which} are the same array {typeof(x)}, whose buffer was donated, at\n"
-                f"    {describe(user_source())}\nPass a copy as one of them (jnp.array(x)), or do "
+                f"{which} are the same array {typeof(x)}, whose buffer was donated, {here()}\n"
+                "Pass a copy as one of them (jnp.array(x)), or do "
                 "not donate it."
             ) from None

@@ -20,13 +20,13 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api import retracing
-from functrans.api.arguments import as_array, as_arrays, counted, here
+from functrans.api.arguments import as_array, as_arrays, counted
 from functrans.api.compilation import Jitted
 from functrans.api.jit import jit
 from functrans.api.static_arguments import StaticArguments, joined
 from functrans.api.vmap import MappedAxes, argument_names, vmap
 from functrans.caching import Cache, CachePerFunction, exactly
-from functrans.ir.source import brief
+from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import move_axis, reshape, slice_axis

@@ -19,7 +19,7 @@ from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.backends import reference
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
 from functrans.passes.inlining import inline
@@ -192,8 +192,7 @@ def check_takes(program: Program, values: Sequence[Any]) -> None:
 def _does_not_take(program: Program, got: str) -> errors.TypeMismatch:
     wanted = ", ".join(map(str, program.in_types))
     return errors.TypeMismatch(
-        f"the program {program.name} takes {len(program.inputs)} values, ({wanted}), got {got}, "
-        f"at\n    {describe(user_source())}"
+        f"the program {program.name} takes {len(program.inputs)} values, ({wanted}), got {got}, {here()}"
     )
 
 

@@ -11,7 +11,7 @@ import jax
 
 from functrans import errors
 from functrans.api.arguments import check_callable
-from functrans.ir.source import brief, describe, scopes, user_source
+from functrans.ir.source import brief_with_type, here, scopes
 from functrans.ir.tracebacks import boundary
 from functrans.pytrees.functions import function_name
 from functrans.trace import Trace, bind_in, state
@@ -46,10 +46,7 @@ def named_scope(name: str) -> Iterator[None]:
       True
     """
     if not isinstance(name, str):
-        raise errors.TypeMismatch(
-            f"named_scope takes a string, got {brief(name)} of type {type(name).__qualname__}, at\n"
-            f"    {describe(user_source())}"
-        )
+        raise errors.TypeMismatch(f"named_scope takes a string, got {brief_with_type(name)}, {here()}")
     outer = scopes.path
     scopes.path = f"{outer}{name}/"
     try:

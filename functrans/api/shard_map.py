@@ -19,9 +19,9 @@ import jax
 
 from functrans import errors, runtime
 from functrans import pytrees as tree
-from functrans.api.arguments import check_callable, here
+from functrans.api.arguments import check_callable
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import brief
+from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array
@@ -134,8 +134,8 @@ def shard_map(
     check_callable(f, "shard_map")
     if mesh is not None and not isinstance(mesh, jax.sharding.Mesh):
         raise errors.NotAnArray(
-            f"shard_map: mesh must be a jax.sharding.Mesh, got {brief(mesh)} of type "
-            f"{type(mesh).__qualname__}, {here()}\nMake one with ft.make_mesh((8,), ('i',))."
+            f"shard_map: mesh must be a jax.sharding.Mesh, got {brief_with_type(mesh)}"
+            f", {here()}\nMake one with ft.make_mesh((8,), ('i',))."
         )
     inferred = in_specs is INFER
     given = {} if inferred else {"in_specs": in_specs}

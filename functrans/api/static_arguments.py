@@ -17,7 +17,7 @@ import numpy as np
 from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.ir.program import Arguments, Parameters, Program
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -73,7 +73,7 @@ class StaticArguments:
             has = ", ".join([*([has] if has else []), *only]) or "no arguments"
             raise errors.InvalidArgument(
                 f"{option}={', '.join(map(repr, sorted(wrong)))}: {function_name(self.fun)} has no "
-                f"such argument, at\n    {describe(user_source())}\nIts arguments are {has}."
+                f"such argument, {here()}\nIts arguments are {has}."
             )
 
     def donated(self, argnums: Any, argnames: Any = None) -> set[int]:
@@ -86,7 +86,7 @@ class StaticArguments:
         if numbers & self.numbers:
             raise errors.InvalidArgument(
                 f"argument {min(numbers & self.numbers)} of {function_name(self.fun)} is both "
-                f"static and donated, at\n    {describe(user_source())}\n"
+                f"static and donated, {here()}\n"
                 "A static argument is a Python value, which has no buffer to donate."
             )
         return numbers
@@ -145,8 +145,8 @@ class StaticArguments:
             except TypeError:
                 raise errors.UnhashableStatic(
                     f"static {name} of {function_name(self.fun)} is {_spelled(value)} of type "
-                    f"{type(value).__qualname__}, which is not hashable, at\n"
-                    f"    {describe(user_source())}\n{_hashable_instead(value)}"
+                    f"{type(value).__qualname__}, which is not hashable, {here()}\n"
+                    f"{_hashable_instead(value)}"
                 ) from None
 
     def traced(
@@ -190,8 +190,8 @@ def _numbers(option: str, argnums: Any) -> set[int]:
     except TypeError:
         names = option.replace("nums", "names").replace("broadcasted_", "")
         raise errors.TypeMismatch(
-            f"{option} takes the positions of arguments, got {brief(argnums)}, at\n"
-            f"    {describe(user_source())}\nFor names, use the {names} of jit."
+            f"{option} takes the positions of arguments, got {brief(argnums)}, {here()}\n"
+            f"For names, use the {names} of jit."
         ) from None
 
 

@@ -10,8 +10,8 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import as_arrays, check_callable, counted, here
-from functrans.ir.source import brief
+from functrans.api.arguments import as_arrays, check_callable, counted
+from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_vmappable, vmappables

@@ -31,7 +31,7 @@ from functrans.inspect.observers import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
 from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.text import nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact, same_types
@@ -126,7 +126,7 @@ def _check_results(program: Program, other: Program) -> None:
         texts = [", ".join(map(str, types)) for types in (mine, its)]
         raise errors.TypeMismatch(
             f"compare: fun returns {len(mine)} arrays, ({texts[0]}), but against returns "
-            f"{len(its)}, ({texts[1]}), at\n    {describe(user_source())}\n"
+            f"{len(its)}, ({texts[1]}), {here()}\n"
             "Results are compared in the order of their leaves and must have equal shapes."
         )
 

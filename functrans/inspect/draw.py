@@ -15,7 +15,7 @@ from functrans import errors, runtime
 from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Program, argument_names
-from functrans.ir.source import cut, describe, line_of, text_of, user_source
+from functrans.ir.source import cut, here, line_of, text_of
 from functrans.ir.text import Names, nested, provenance, show, show_equation, show_type
 from functrans.ir.tracebacks import boundary
 from functrans.passes.rewrite import children_first
@@ -319,8 +319,7 @@ def _engine() -> Any:
         racer = importlib.import_module("py_mini_racer")  # an optional dependency of 20 MB
     except ImportError:
         raise errors.NotSupported(
-            "draw: an SVG needs the package mini-racer for its layout, at\n"
-            f"    {describe(user_source())}\n"
+            f"draw: an SVG needs the package mini-racer for its layout, {here()}\n"
             "Run `pip install functrans[draw]`, or write an .html file, which needs no package."
         ) from None
     engine = racer.MiniRacer()

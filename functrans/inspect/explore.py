@@ -20,7 +20,7 @@ from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
-from functrans.ir.source import brief, cut, describe, is_users, line_of, user_source
+from functrans.ir.source import brief_with_type, cut, here, is_users, line_of
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, same_types
@@ -129,7 +129,7 @@ def check_same(profiled: Program, shown: Program) -> None:
         was, now = (f"({', '.join(map(str, x))}) -> ({', '.join(map(str, y))})" for x, y in types)
         raise errors.InvalidArgument(
             f"explore: profile= is of a program {was}, but the function shown is {now}, "
-            f"at\n    {describe(user_source())}\n"
+            f"{here()}\n"
             "Profile the same function with the same arguments: ft.profile(f)(*args)."
         )
 
@@ -376,8 +376,7 @@ def explore(
     written = file_to_write(path, "the page", ".html")
     if not isinstance(profile, ProfileReport | None):
         raise errors.InvalidArgument(
-            f"explore: profile= must be a report of ft.profile, got {brief(profile)} of type "
-            f"{type(profile).__qualname__}, at\n    {describe(user_source())}\n"
+            f"explore: profile= must be a report of ft.profile, got {brief_with_type(profile)}, {here()}\n"
             "Write profile=ft.profile(f)(*args)."
         )
     shown = _running(fun) if isinstance(fun, Program) else fun

@@ -19,7 +19,7 @@ from functrans.inspect.observers import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
 from functrans.inspect.staged import check_given, check_values, named_summary, passes_of, staged, summary
 from functrans.ir.program import Equation, Program, argument_names
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import describe, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
@@ -195,7 +195,7 @@ def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
     flag = "jax_debug_infs" if flags.jax_debug_infs else "jax_debug_nans"
     report = _report(program, values, flags.jax_debug_infs)
     raise errors.NotFinite(
-        f"{report}\nat\n    {describe(user_source())}\n"
+        f"{report}\n{here()}\n"
         f"The flag {flag} raised this error. ft.find_nan(f)(*args) shows all such equations."
     )
 

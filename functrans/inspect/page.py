@@ -13,7 +13,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief_with_type, here
 from functrans.ir.tracebacks import boundary
 
 # --- files of this package ------------------------------------------------------------------------
@@ -148,10 +148,9 @@ def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
     except TypeError:
         file = Path()
     if file.suffix.lower() not in suffixes:
-        given = repr(file.name) if file.name else f"{brief(path)} of type {type(path).__qualname__}"
+        given = repr(file.name) if file.name else brief_with_type(path)
         raise errors.InvalidArgument(
-            f"{what} is written to a {' or '.join(suffixes)} file, got {given}, at\n"
-            f"    {describe(user_source())}\n"
+            f"{what} is written to a {' or '.join(suffixes)} file, got {given}, {here()}\n"
             f"Pass a path such as 'out{suffixes[0]}'."
         )
     return file

@@ -17,7 +17,7 @@ from functrans.caching import memo
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
 from functrans.ir.program import Program, Var
-from functrans.ir.source import Source, brief, describe, user_source
+from functrans.ir.source import Source, brief_with_type, here
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
@@ -74,8 +74,7 @@ def check_given(fun: Any, name: str, argument: str = "fun") -> None:
         check_program(fun, name)
     elif not callable(fun):
         raise errors.NotAnArray(
-            f"{name}: {argument} must be a function or a Program, got {brief(fun)} of type "
-            f"{type(fun).__qualname__}, at\n    {describe(user_source())}\n"
+            f"{name}: {argument} must be a function or a Program, got {brief_with_type(fun)}, {here()}\n"
             "Pass the function itself: f, not f(x)."
         )
 
@@ -86,12 +85,11 @@ def check_values(values: Sequence[Any], name: str) -> None:
     for x in values:
         if isinstance(x, jax.ShapeDtypeStruct):
             raise errors.NotAnArray(
-                f"{runs} {x}, at\n    {describe(user_source())}\n"
-                "Make an array of that type: jnp.ones(x.shape, x.dtype)."
+                f"{runs} {x}, {here()}\nMake an array of that type: jnp.ones(x.shape, x.dtype)."
             )
         if isinstance(x, Tracer):
             raise errors.AbstractArrayError(
-                f"{runs} a traced {x.type}{depending(x)}, at\n    {describe(user_source())}\n"
+                f"{runs} a traced {x.type}{depending(x)}, {here()}\n"
                 f"Call {name} outside of f, as in ft.{name}(ft.grad(f))(*args)."
             )
 

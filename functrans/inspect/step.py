@@ -24,7 +24,7 @@ from functrans.inspect.observers import Place, by_xla, letters, observe, value_o
 from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Equation, Program, Var, argument_names
-from functrans.ir.source import brief, describe, line_of, user_source
+from functrans.ir.source import brief, here, line_of
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -133,8 +133,8 @@ def _check_commands(commands: Any) -> None:
     """Raise an error for a string, which would be one command per letter."""
     if isinstance(commands, str):
         raise errors.InvalidArgument(
-            f"debug.step: commands must be a list of strings, got {brief(commands)}, at\n"
-            f"    {describe(user_source())}\nWrite commands={brief(commands.split(';'))}."
+            f"debug.step: commands must be a list of strings, got {brief(commands)}, {here()}\n"
+            f"Write commands={brief(commands.split(';'))}."
         )
 
 

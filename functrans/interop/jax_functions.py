@@ -21,7 +21,7 @@ from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import Imported, context, traced
 from functrans.ir.program import Program
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief_with_type, here
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import traced_by_jax
@@ -71,8 +71,8 @@ def from_jax(
     """
     if not callable(fun):
         raise errors.NotAnArray(
-            f"from_jax takes a function, got {brief(fun)} of type {type(fun).__qualname__}, at\n"
-            f"    {describe(user_source())}\nWrite from_jax(f)(x), not from_jax(f(x))."
+            f"from_jax takes a function, got {brief_with_type(fun)}, {here()}\n"
+            "Write from_jax(f)(x), not from_jax(f(x))."
         )
     imported = JaxFunction(fun, static_argnums, static_argnames)
 

@@ -26,7 +26,7 @@ from functrans import errors, jax_trace
 from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.walk import in_jaxpr
 from functrans.ir.program import Var
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.primitives.custom.calls import as_type
 from functrans.trace import full, materialize, staging_trace, state
 from functrans.tracer import ARRAYS, OURS, AnyTracer, Tracer, is_active
@@ -71,7 +71,7 @@ class Reference(jax.core.Tracer[Any]):
         """Return the error for a reference that is used after its trace has ended."""
         return errors.LeakedTracer(
             f"a reference {_text(self)} was used after the transformation that created it had "
-            f"ended, at\n    {describe(user_source())}\n"
+            f"ended, {here()}\n"
             "Return its value, ref[...], or create the reference outside."
         )
 
@@ -162,7 +162,7 @@ def _put(reference: Reference, value: Any) -> None:
     if owner is not None and not is_active(owner, reference.owner, None):
         raise errors.NotSupported(
             f"a differentiated or mapped value was written to a reference {_text(reference)} that "
-            f"was created outside the transformed function, at\n    {describe(user_source())}\n"
+            f"was created outside the transformed function, {here()}\n"
             "Create the reference inside that function, or write a value that does not depend on "
             "its arguments (stop_gradient(x))."
         )
@@ -175,7 +175,7 @@ def made_outside(x: Any) -> errors.OutsideReference:
     """Return the error for a reference in a function whose program is cached."""
     return errors.OutsideReference(
         f"a reference {_text(x)} created outside is used in a function whose program is cached, "
-        f"at\n    {describe(user_source())}\n"
+        f"{here()}\n"
         "Create the reference inside that function, or pass the function the value, ref[...], and "
         "return the new value."
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Equation, Literal, Program, Var
-from functrans.ir.source import brief, describe, equation_source, user_source
+from functrans.ir.source import brief_with_type, equation_source, here
 from functrans.ir.text import Names, defaults, is_concrete, number_at, show_equation, with_nested
 from functrans.ir.types import ArrayType, is_key_dtype
 
@@ -59,9 +59,7 @@ def _check_kind(program: Any, name: str) -> None:
         if isinstance(program, str):
             make = "from its text: ft.ir.parse(text)"
         raise errors.InvalidArgument(
-            f"{name} takes a Program, got {brief(program)} of type {type(program).__qualname__}, "
-            f"at\n    {describe(user_source())}\n"
-            f"Make one {make}."
+            f"{name} takes a Program, got {brief_with_type(program)}, {here()}\nMake one {make}."
         )
 
 
@@ -135,7 +133,7 @@ class _Checker:
         for name, v in (names or {}).items():
             what = what.replace(f"{{{name}}}", letters(v))
         place = "the program" + (f" {p.name}" if p.name.isidentifier() else "")
-        asked = f"\nchecked at\n    {describe(user_source())}"
+        asked = f"\nchecked {here()}"
         if i is None:
             return errors.CheckError(f"in {place}: {what}{asked}")
         shown = "\n".join(lines)

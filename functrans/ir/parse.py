@@ -25,7 +25,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief_with_type, here
 from functrans.ir.text import defaults, number_at, object_shown
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 from functrans.typing import PyTree
@@ -71,10 +71,7 @@ def parse(text: str, constants: Sequence[PyTree] = ()) -> Program:
       (f32[], f32[])
     """
     if not isinstance(text, str):
-        raise errors.ParseError(
-            f"parse takes the text of a program, got {brief(text)} of type "
-            f"{type(text).__qualname__}, at\n    {describe(user_source())}"
-        )
+        raise errors.ParseError(f"parse takes the text of a program, got {brief_with_type(text)}, {here()}")
     made = _Parser(text, constants).parse()
     made.mark(unchecked=True)
     return made

@@ -181,9 +181,19 @@ def describe(source: Source | None) -> str:
     return f"{shown}\n{' ' * (8 + start - len(line) + len(text))}{'^' * (stop - start)}"
 
 
+def here() -> str:
+    """Return "at" and the user's source line, to end an error message."""
+    return f"at\n    {describe(user_source())}"
+
+
 def brief(value: Any) -> str:
     """Return the repr of a value in an error message, its end replaced by … if it is long."""
     return cut(repr(value), 80)
+
+
+def brief_with_type(value: Any) -> str:
+    """Return the same and the type of the value."""
+    return f"{brief(value)} of type {type(value).__qualname__}"
 
 
 def cut(text: str, most: int) -> str:

@@ -36,7 +36,7 @@ from functrans.errors import (
     UnsupportedDtype,
 )
 from functrans.flags import flags
-from functrans.ir.source import brief, describe, is_library, is_users, user_source
+from functrans.ir.source import brief, here, is_library, is_users
 from functrans.ir.types import ArrayType
 
 if os.environ.get("FUNCTRANS_TRACEBACK") == "full" and "JAX_TRACEBACK_FILTERING" not in os.environ:
@@ -241,7 +241,7 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
     what = first.rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
     advice = _KEYS if re.search("PRNG key (type|data)", what) else ""
-    return f"{what}, at\n    {describe(user_source())}\n{advice}{_call(name, args, kwargs)}"
+    return f"{what}, {here()}\n{advice}{_call(name, args, kwargs)}"
 
 
 def _complete(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

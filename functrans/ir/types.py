@@ -19,7 +19,7 @@ import numpy as np
 from functrans import errors
 from functrans.caching import cached
 from functrans.flags import flags
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 
 float0 = jax.dtypes.float0
 
@@ -202,11 +202,11 @@ def _promote(types: tuple[ArrayType, ...], x64: bool, mode: str) -> tuple[Any, b
         if mode != "strict":  # a 2- or 4-bit integer, or a float of up to 8 bits
             raise errors.ImplicitPromotion(
                 f"operands of types {', '.join(map(str, types))} have no common dtype: integers of "
-                "up to 4 bits and floats of up to 8 bits are not promoted, at\n"
-                f"    {describe(user_source())}\nConvert one of them with x.astype."
+                f"up to 4 bits and floats of up to 8 bits are not promoted, {here()}\n"
+                "Convert one of them with x.astype."
             ) from error
         raise errors.ImplicitPromotion(
             f"operands of types {', '.join(map(str, types))} need dtype promotion, which "
-            f"jax_numpy_dtype_promotion='strict' forbids, at\n    {describe(user_source())}\n"
+            f"jax_numpy_dtype_promotion='strict' forbids, {here()}\n"
             "Convert one with x.astype, or allow it with numpy_dtype_promotion('standard')."
         ) from error

@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.flags import flags
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing.gather import FILL, PROMISE
 from functrans.trace import Tracer, full, typeof
@@ -38,8 +38,8 @@ def check_fits(value: int, type: ArrayType) -> None:
     bits = 63 if flags.jax_enable_x64 else 31
     if not -(1 << bits) <= value < (1 << bits) and dtype_class(type.dtype) != "uint":
         raise errors.IntegerOverflow(
-            f"the Python int {value} does not fit in int{bits + 1}, at\n"
-            f"    {describe(user_source())}\nWrite it as a float, or enable 64-bit types."
+            f"the Python int {value} does not fit in int{bits + 1}, {here()}\n"
+            "Write it as a float, or enable 64-bit types."
         )
 
 
@@ -57,9 +57,7 @@ def dtype_asked(dtype: Any) -> Any:
         else:
             hint = f"Did you mean {near[0]!r}? " if near and isinstance(dtype, str) else ""
             hint += "Examples of dtypes are 'float32', jnp.int32 and bool."
-        raise errors.TypeMismatch(
-            f"{brief(dtype)} is not a dtype, at\n    {describe(user_source())}\n{hint}"
-        ) from None
+        raise errors.TypeMismatch(f"{brief(dtype)} is not a dtype, {here()}\n{hint}") from None
 
 
 _DTYPES = tuple(
@@ -77,14 +75,12 @@ def invalid(
     name: str, problem: str, fix: str = "", error: type[errors.FunctransError] = errors.InvalidArgument
 ) -> errors.FunctransError:
     """Return the error for an invalid value of an argument."""
-    return error(f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else ""))
+    return error(f"{name}: {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
 
 def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
     """Return the error for invalid operand types."""
-    return errors.TypeMismatch(
-        f"{name}: {problem}, at\n    {describe(user_source())}" + (f"\n{fix}" if fix else "")
-    )
+    return errors.TypeMismatch(f"{name}: {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
 
 def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransError:
@@ -104,8 +100,7 @@ def axis_index(axis: Any, ndim: int, name: str) -> int:
     if not -ndim <= i < ndim:
         fix = f"Its axes are {-ndim} to {ndim - 1}." if ndim else "It has no axes."
         raise errors.AxisOutOfBounds(
-            f"{name}: axis {i} is out of bounds for array of dimension {ndim}, at\n"
-            f"    {describe(user_source())}\n{fix}"
+            f"{name}: axis {i} is out of bounds for array of dimension {ndim}, {here()}\n{fix}"
         )
     return i % ndim
 
@@ -130,8 +125,7 @@ def integer(value: Any, name: str, what: str) -> int:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
         raise errors.NotAnArray(
-            f"{name}: {what} must be a Python int, got {brief(value)} of type "
-            f"{type(value).__qualname__}, at\n    {describe(user_source())}"
+            f"{name}: {what} must be a Python int, got {brief_with_type(value)}, {here()}"
         ) from None
 
 
@@ -153,8 +147,7 @@ def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     """Return the shape after checking that no size is negative."""
     if any([n < 0 for n in shape]):
         raise errors.NegativeSize(
-            f"{name}: the shape {shape} has a negative size, at\n    {describe(user_source())}\n"
-            "Sizes must be >= 0."
+            f"{name}: the shape {shape} has a negative size, {here()}\nSizes must be >= 0."
         )
     return shape
 

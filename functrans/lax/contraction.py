@@ -14,7 +14,7 @@ from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.contractions import dot_general as contraction
@@ -59,8 +59,8 @@ def dot_general(
     """
     if out_sharding is not None:
         raise errors.InvalidArgument(
-            f"dot_general does not support out_sharding yet, got {out_sharding}, at\n"
-            f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
+            f"dot_general does not support out_sharding yet, got {out_sharding}, {here()}\n"
+            "Use in_shardings and out_shardings of jit."
         )
     x, y = typeof(lhs), typeof(rhs)
     params = _parameters(x.ndim, y.ndim, _hashable(dimension_numbers))
@@ -113,7 +113,7 @@ def dot(
             raise errors.InvalidArgument(
                 f"dot({x}, {y}): without dimension_numbers, both must have one or two axes, and "
                 "the last axis of the first must have the size of the first axis of the second, "
-                f"at\n    {describe(user_source())}\n"
+                f"{here()}\n"
                 "Use jnp.matmul for stacks of matrices, or give dimension_numbers."
             )
         dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
@@ -135,8 +135,7 @@ def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None
     x, y = typeof(lhs), typeof(rhs)
     if x.ndim != y.ndim or x.ndim < 2:
         raise errors.InvalidArgument(
-            f"batch_matmul({x}, {y}): both must have the same number of axes, at least two, at\n"
-            f"    {describe(user_source())}"
+            f"batch_matmul({x}, {y}): both must have the same number of axes, at least two, {here()}"
         )
     stack = tuple(range(x.ndim - 2))
     return dot_general(lhs, rhs, (((x.ndim - 1,), (x.ndim - 2,)), (stack, stack)), precision=precision)
@@ -172,7 +171,7 @@ def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
         raise errors.InvalidArgument(
             f"dot_general: dimension_numbers {dimension_numbers!s:.60} are not of the form\n"
             "((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), "
-            f"at\n    {describe(user_source())}\nFor two matrices: (((1,), (0,)), ((), ()))."
+            f"{here()}\nFor two matrices: (((1,), (0,)), ((), ()))."
         ) from None
     for which, axes, ndim in (("first", (*summed[0], *batch[0]), n), ("second", (*summed[1], *batch[1]), m)):
         if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
@@ -234,7 +233,7 @@ def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
     if len(names) != 2 or None in names:
         raise errors.InvalidArgument(
             f"precision must be None, a lax.Precision, one of {sorted(_PRECISIONS)}, a pair of these, "
-            f"or one of {sorted(_PRESETS)}, got {brief(precision)}, at\n    {describe(user_source())}"
+            f"or one of {sorted(_PRESETS)}, got {brief(precision)}, {here()}"
         )
     return names[0], names[1]  # type: ignore[return-value]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief_with_type, here
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
@@ -85,7 +85,7 @@ def cond(
     t = typeof(pred)
     if t.shape or dtype_class(t.dtype) not in ("bool", "int", "uint", "float"):
         raise errors.TypeMismatch(
-            f"cond: pred must be a boolean scalar, got {t}, at\n    {describe(user_source())}\n"
+            f"cond: pred must be a boolean scalar, got {t}, {here()}\n"
             "For an elementwise choice use jnp.where or lax.select; reduce with .all() or .any()."
         )
     truth = pred if dtype_class(t.dtype) == "bool" else ne(pred, literal(0, t))
@@ -117,8 +117,7 @@ def switch(
         branches = tuple(branches)
     except TypeError:
         raise errors.NotAnArray(
-            f"switch: branches must be a list of functions, got {brief(branches)} of type "
-            f"{type(branches).__qualname__}, at\n    {describe(user_source())}\n"
+            f"switch: branches must be a list of functions, got {brief_with_type(branches)}, {here()}\n"
             "Write switch(index, [f, g], x)."
         ) from None
     if not branches:
@@ -129,9 +128,7 @@ def switch(
     index = as_array(index)
     t = typeof(index)
     if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
-        raise errors.TypeMismatch(
-            f"switch: index must be an integer scalar, got {t}, at\n    {describe(user_source())}"
-        )
+        raise errors.TypeMismatch(f"switch: index must be an integer scalar, got {t}, {here()}")
     if len(branches) == 1:
         return branches[0](*given)
     last = literal(len(branches) - 1, t)
@@ -304,16 +301,14 @@ def fori_loop(
     for name, bound in (("lower", lower), ("upper", upper)):
         t = typeof(bound)
         if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
-            raise errors.TypeMismatch(
-                f"fori_loop: {name} must be an integer scalar, got {t}, at\n    {describe(user_source())}"
-            )
+            raise errors.TypeMismatch(f"fori_loop: {name} must be an integer scalar, got {t}, {here()}")
     first, last = as_array(lower), as_array(upper)
     if typeof(first).dtype != typeof(last).dtype:
         weak = [typeof(x).weak_type for x in (lower, upper)]
         if not any(weak):
             raise errors.TypeMismatch(
                 f"fori_loop: lower and upper must have equal dtypes, got {typeof(first)} and "
-                f"{typeof(last)}, at\n    {describe(user_source())}"
+                f"{typeof(last)}, {here()}"
             )
         to = typeof(last if weak[0] else first)
         first, last = (convert_element_type(x, dtype=to.dtype) for x in (first, last))

@@ -10,7 +10,7 @@ from jax.lax import ConvDimensionNumbers, PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integers
 from functrans.lax.contraction import contraction_options
@@ -80,7 +80,7 @@ def padtype_to_pads(
         return [(0, 0)] * len(in_shape)
     if kind not in ("SAME", "SAME_LOWER"):
         raise errors.UnknownPadding(
-            f"unknown padding {padding!r}, at\n    {describe(user_source())}\n"
+            f"unknown padding {padding!r}, {here()}\n"
             "Use 'SAME', 'SAME_LOWER', 'VALID' or one pair (low, high) per spatial axis."
         )
     sizes = [
@@ -100,11 +100,11 @@ def padtype_to_pads(
 
 
 def _wrong(problem: str) -> errors.TypeMismatch:
-    return errors.TypeMismatch(f"conv_general_dilated: {problem}, at\n    {describe(user_source())}")
+    return errors.TypeMismatch(f"conv_general_dilated: {problem}, {here()}")
 
 
 def _bad_value(problem: str) -> errors.InvalidArgument:
-    return errors.InvalidArgument(f"conv_general_dilated: {problem}, at\n    {describe(user_source())}")
+    return errors.InvalidArgument(f"conv_general_dilated: {problem}, {here()}")
 
 
 @cached("layouts of convolutions by rank", 64)
@@ -324,8 +324,8 @@ def conv_general_dilated(
     """
     if out_sharding is not None:
         raise errors.InvalidArgument(
-            f"conv_general_dilated does not support out_sharding, got {out_sharding}, at\n"
-            f"    {describe(user_source())}\nUse in_shardings and out_shardings of jit."
+            f"conv_general_dilated does not support out_sharding, got {out_sharding}, {here()}\n"
+            "Use in_shardings and out_shardings of jit."
         )
     name = "conv_general_dilated"
     x, y = typeof(lhs), typeof(rhs)

@@ -16,7 +16,7 @@ import numpy as np
 from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member
 from functrans.primitives.base import PRIMITIVES
@@ -112,7 +112,7 @@ def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
 def _dtype(dtype: Any, name: str) -> Any:
     """Canonicalize a user's dtype, as JAX does."""
     if dtype is None:
-        raise errors.InvalidArgument(f"{name}: a dtype is required, at\n    {describe(user_source())}")
+        raise errors.InvalidArgument(f"{name}: a dtype is required, {here()}")
     return canonical_dtype(dtype_asked(dtype) if isinstance(dtype, str) else dtype)
 
 
@@ -388,9 +388,7 @@ def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     30.0
     """
     if not cases:
-        raise errors.InvalidArgument(
-            f"select_n: at least one case is needed, at\n    {describe(user_source())}"
-        )
+        raise errors.InvalidArgument(f"select_n: at least one case is needed, {here()}")
     return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})
 
 
@@ -423,8 +421,8 @@ def convert_element_type(operand: ArrayLike, new_dtype: DTypeLike) -> Array:
         return operand
     if is_key_dtype(t.dtype) or is_key_dtype(dtype):
         raise errors.InvalidArgument(
-            f"convert_element_type: cannot convert {t.dtype} to {dtype}, at\n"
-            f"    {describe(user_source())}\nUse functrans.random.key_data or wrap_key_data."
+            f"convert_element_type: cannot convert {t.dtype} to {dtype}, {here()}\n"
+            "Use functrans.random.key_data or wrap_key_data."
         )
     if dtype_class(t.dtype) == "complex" and dtype_class(dtype) not in ("complex", "bool"):
         warnings.warn(

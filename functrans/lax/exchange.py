@@ -10,7 +10,7 @@ from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.arguments import axis_index as place
@@ -230,7 +230,7 @@ def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None
         wanted = f"a multiple of {n}" if tiled else str(n)
         raise errors.ShapeMismatch(
             f"{operation} of {typeof(x)}: axis {axis} has size {size}, but it is split among {n} "
-            f"examples, so its size must be {wanted}, at\n    {describe(user_source())}\n"
+            f"examples, so its size must be {wanted}, {here()}\n"
             + ("" if tiled or size % n else "With tiled=True, each gets several rows.")
         )
 

@@ -10,7 +10,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array, axis_index, invalid
 from functrans.lax.staging import (
@@ -157,7 +157,7 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
             if isinstance(error, errors.AbstractIndexError):
                 raise
             raise errors.TypeMismatch(
-                f"{name}: length must be a Python int, got {brief(length)}, at\n    {describe(user_source())}"
+                f"{name}: length must be a Python int, got {brief(length)}, {here()}"
             ) from None
         if length < 0:
             raise invalid(name, f"length must be >= 0, got {length}")
@@ -289,8 +289,7 @@ def associative_scan(
         found, found_tree = tree.flatten(out)
         if found_tree != structure:
             raise errors.TypeMismatch(
-                f"associative_scan: fn must return the structure {structure}, got {found_tree}, "
-                f"at\n    {describe(user_source())}"
+                f"associative_scan: fn must return the structure {structure}, got {found_tree}, {here()}"
             )
         return found
 

@@ -10,7 +10,7 @@ from typing import Any
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.program import hoist_constants
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array
 from functrans.lax.staging import (
@@ -161,8 +161,8 @@ def custom_root(
     for path, t in zip(tree.path_names(initial_guess, "initial_guess"), types, strict=True):
         if not is_inexact(t.dtype):
             raise errors.NonDifferentiable(
-                f"custom_root: the unknowns must be floating point, but {path} is {t}, at\n"
-                f"    {describe(user_source())}\nCast the guess, or write it as 1.0 instead of 1."
+                f"custom_root: the unknowns must be floating point, but {path} is {t}, {here()}\n"
+                "Cast the guess, or write it as 1.0 instead of 1."
             )
     solved = _staged(_solver(solve, f, has_aux, name), solve, in_tree, types)
     like_guess("solve", solved, has_aux)
@@ -285,4 +285,4 @@ def _leaves_like(
             return leaves
         wanted, got = (", ".join(map(str, ts)) for ts in (types, have))
         problem = f"({wanted}), got ({got})"
-    raise error(f"{name} takes {problem}, at\n    {describe(user_source())}")
+    raise error(f"{name} takes {problem}, {here()}")

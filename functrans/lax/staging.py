@@ -17,7 +17,7 @@ from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
 from functrans.flags import decisive
 from functrans.ir.program import Program, Var, hoist_constants
-from functrans.ir.source import brief, describe, location, user_source
+from functrans.ir.source import brief_with_type, here, location
 from functrans.ir.types import ArrayType, promote
 from functrans.lax.arguments import as_array
 from functrans.primitives.base import speaks_of_others_axes
@@ -223,8 +223,7 @@ def check_function(fun: Any, operation: str, name: str) -> None:
     """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
-            f"{operation}: {name} must be a function, got {brief(fun)} of type "
-            f"{type(fun).__qualname__}, at\n    {describe(user_source())}"
+            f"{operation}: {name} must be a function, got {brief_with_type(fun)}, {here()}"
         )
 
 
@@ -237,4 +236,4 @@ def given_to(operation: str, *funs: Callable[..., Any]) -> str:
         code = code or getattr(getattr(fun, "func", None), "__code__", None)
         places.append(location((code, 0)) if code is not None else function_name(fun))
     defined = " and ".join(dict.fromkeys(places))
-    return f"defined at {defined}\nand given to {operation} at\n    {describe(user_source())}"
+    return f"defined at {defined}\nand given to {operation} {here()}"

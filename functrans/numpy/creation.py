@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import check_sizes, placeable, sizes_of
@@ -176,8 +176,7 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
             else "Write it as a float, or enable 64-bit types."
         )
         raise errors.IntegerOverflow(
-            f"array: {brief(items)} contains an integer that does not fit in {to}, at\n"
-            f"    {describe(user_source())}\n{fix}"
+            f"array: {brief(items)} contains an integer that does not fit in {to}, {here()}\n{fix}"
         ) from None
     except ValueError:
         raise invalid(
@@ -348,7 +347,7 @@ def known(x: Any, name: str) -> Any:
     if value is None:
         raise errors.AbstractValueError(
             f"{name}: the size of the result needs the value of {x!r}, which is unknown inside jit "
-            f"and vmap, at\n    {describe(user_source())}\n"
+            f"and vmap, {here()}\n"
             "Pass Python numbers, mark the argument static (static_argnums), or use jnp.linspace "
             "or lax.iota with a fixed size."
         )

@@ -23,7 +23,7 @@ import numpy as np
 from functrans import errors
 from functrans.caching import cached
 from functrans.ir.program import Literal
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy.index_structure import Structure
 from functrans.numpy.primitives import add, broadcast_in_dim, concatenate, lt, reshape, select_n
@@ -123,7 +123,7 @@ def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
 
 def _invalid(problem: str, fix: str = "") -> errors.InvalidIndex:
     below = f"\n{fix}" if fix else ""
-    return errors.InvalidIndex(f"{problem}, at\n    {describe(user_source())}{below}")
+    return errors.InvalidIndex(f"{problem}, {here()}{below}")
 
 
 def _result(lay: Layout, group: bool) -> list[Any]:

@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
 from functrans.numpy.primitives import concatenate, reshape
 from functrans.numpy.promotion import promote_dtypes
@@ -61,7 +61,7 @@ def _slice(item: slice) -> tuple[int | None, int | None, int | None]:
     start, stop, step = item.start, item.stop, item.step
     if step.__class__ is int and step == 0:
         raise errors.InvalidArgument(
-            f"the step of a slice must not be zero, at\n    {describe(user_source())}\n"
+            f"the step of a slice must not be zero, {here()}\n"
             "x[::2] takes every second element, x[::-1] all of them in reverse."
         )
     try:
@@ -79,8 +79,7 @@ def _bounds(*parts: Any) -> Exception:
     error = errors.InvalidIndex if traced else errors.TypeMismatch
     return error(
         f"the bounds of a slice must be static integers, got "
-        f"{':'.join('' if p is None else str(p) for p in parts)}, at\n"
-        f"    {describe(user_source())}\n"
+        f"{':'.join('' if p is None else str(p) for p in parts)}, {here()}\n"
         "The shape of the result would depend on values. For a window of fixed size at a "
         "computed start use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
         "use a mask and jnp.where."
@@ -110,8 +109,8 @@ def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
         _mask(item, entries, arrays)
     else:
         raise errors.TypeMismatch(
-            f"an index must be of integer or boolean type, got an array {typeof(item)}, at\n"
-            f"    {describe(user_source())}\nCast it with .astype(int)."
+            f"an index must be of integer or boolean type, got an array {typeof(item)}, {here()}\n"
+            "Cast it with .astype(int)."
         )
 
 
@@ -127,8 +126,7 @@ def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
     if value is None:
         raise errors.NonConcreteMask(
             "the number of elements that a boolean mask selects depends on its values, but inside "
-            f"jit and vmap only the type of this traced {typeof(mask)} is known, at\n"
-            f"    {describe(user_source())}\n"
+            f"jit and vmap only the type of this traced {typeof(mask)} is known, {here()}\n"
             "Keep the shape, with jnp.where(mask, x, other) for x[mask] or x.at[mask].set(other), "
             "or fix the number: x[jnp.nonzero(mask, size=n)]."
         )
@@ -164,12 +162,12 @@ def _bare_sequence(index: Any) -> Exception:
     use = "x[tuple(index)]" if several else "x[jnp.array(index)]"
     return errors.TypeMismatch(
         f"Using a non-tuple sequence for multidimensional indexing is not allowed: "
-        f"x[{brief(index)}], at\n    {describe(user_source())}\nUse {use}."
+        f"x[{brief(index)}], {here()}\nUse {use}."
     )
 
 
 def _unknown(item: Any) -> Exception:
-    where = f"at\n    {describe(user_source())}"
+    where = f"{here()}"
     if isinstance(item, str):
         return errors.TypeMismatch(f"arrays cannot be indexed by strings, got {brief(item)}, {where}")
     if isinstance(item, (float, complex, np.generic)):

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Literal
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
@@ -144,8 +144,7 @@ def as_array(x: Any, name: str, position: int = 0) -> Any:
 def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
     """Raise an error for x[index] = value that says what to write instead."""
     raise errors.NotSupported(
-        f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), at\n"
-        f"    {describe(user_source())}\n"
+        f"a traced {typeof(x)} cannot be changed in place (arrays are immutable), {here()}\n"
         "Write `x = x.at[i].set(y)` for `x[i] = y`, and `x = x.at[i].add(y)` for `x[i] += y`."
     )
 
@@ -207,7 +206,7 @@ def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
     ):
         raise errors.InvalidArgument(
             f"{name}: values of shape {have} do not broadcast to the shape {shape} that the index "
-            f"selects, at\n    {describe(user_source())}\n"
+            f"selects, {here()}\n"
             "Pass a scalar, or as many values as are selected."
         )
 
@@ -216,7 +215,7 @@ def _warn_of_cast(out: Any, values: Any, t: ArrayType) -> None:
     if typeof(out).dtype != t.dtype:
         warnings.warn(
             f"scatter inputs have incompatible types: values of dtype {typeof(values).dtype} are "
-            f"cast to {t.dtype}, which may lose information, at\n    {describe(user_source())}\n"
+            f"cast to {t.dtype}, which may lose information, {here()}\n"
             "In the future this will be an error; cast them with .astype(...).",
             FutureWarning,
             stacklevel=2,
@@ -244,7 +243,7 @@ class At:
         if name not in _UPDATES:
             raise AttributeError(name)
         raise errors.UnknownUpdate(
-            f"x.at.{name} needs an index, at\n    {describe(user_source())}\n"
+            f"x.at.{name} needs an index, {here()}\n"
             f"Indices go in square brackets after `at`: x.at[i].{name}(...); x.at[:] is all of x."
         )
 
@@ -304,7 +303,7 @@ class AtRef:
         near = difflib.get_close_matches(name, _UPDATES, 1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         raise errors.UnknownUpdate(
-            f"x.at[i] has no attribute {name!r}, at\n    {describe(user_source())}\n"
+            f"x.at[i] has no attribute {name!r}, {here()}\n"
             f"{hint}It has {', '.join(_UPDATES)}: each returns a new array; x[i] reads elements."
         )
 

@@ -13,7 +13,7 @@ from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
@@ -56,8 +56,8 @@ def _operands(name: str, x: Any, y: Any) -> tuple[Any, Any, ArrayType, ArrayType
 def _disagree(name: str, tx: ArrayType, ty: ArrayType, i: int, j: int) -> errors.TypeMismatch:
     return errors.TypeMismatch(
         f"{name}({tx}, {ty}): axis {i} of the first operand and axis {j} of the second are "
-        f"contracted and must have equal sizes, got {tx.shape[i]} and {ty.shape[j]}, at\n"
-        f"    {describe(user_source())}\nTranspose or reshape one of the operands."
+        f"contracted and must have equal sizes, got {tx.shape[i]} and {ty.shape[j]}, {here()}\n"
+        "Transpose or reshape one of the operands."
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import describe, operator_at, user_source
+from functrans.ir.source import here, operator_at, user_source
 from functrans.ir.tracebacks import boundary, hide_frames, named_boundary
 from functrans.ir.types import dtype_class
 from functrans.numpy import (
@@ -112,7 +112,7 @@ def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
     shown = f"{left} {sign} {right}" if sign else f"{name}({left}, {right})"
     raise errors.NotAnArray(
         f"{shown}: the operator {sign or name} takes arrays and numbers, not {what}, "
-        f"at\n    {describe(user_source())}\n{_instead_of(other)}"
+        f"{here()}\n{_instead_of(other)}"
     )
 
 
@@ -216,7 +216,7 @@ _UNARY: dict[str, Callable[..., Any]] = {
 def _len(self: Tracer) -> int:
     if not self.shape:
         raise errors.TypeMismatch(
-            f"len() of a {self.type}, which has no axes, at\n    {describe(user_source())}\n"
+            f"len() of a {self.type}, which has no axes, {here()}\n"
             "Add an axis first: x[None] or jnp.atleast_1d(x)."
         )
     return self.shape[0]
@@ -225,7 +225,7 @@ def _len(self: Tracer) -> int:
 def _iter(self: Tracer) -> Iterator[Any]:
     if not self.shape:
         raise errors.TypeMismatch(
-            f"iteration over a {self.type}, which has no axes, at\n    {describe(user_source())}\n"
+            f"iteration over a {self.type}, which has no axes, {here()}\n"
             "Return several values as a tuple, or add an axis first."
         )
     return iter(shaping.unstack(self))
@@ -241,8 +241,8 @@ def _set(self: Tracer, index: Any, value: Any) -> None:
 
 def _delete(self: Tracer, index: Any) -> None:
     raise errors.NotSupported(
-        f"elements of a traced {self.type} cannot be deleted (arrays are immutable), at\n"
-        f"    {describe(user_source())}\nWrite `x = jnp.delete(x, i)` for `del x[i]`."
+        f"elements of a traced {self.type} cannot be deleted (arrays are immutable), {here()}\n"
+        "Write `x = jnp.delete(x, i)` for `del x[i]`."
     )
 
 
@@ -324,9 +324,7 @@ def _to_device(self: Tracer, device: Any, *, stream: Any = None) -> Any:
 
 
 def _flat(self: Tracer) -> Any:
-    raise errors.NotSupported(
-        f"x.flat of a {self.type} is not supported, at\n    {describe(user_source())}\nUse x.ravel()."
-    )
+    raise errors.NotSupported(f"x.flat of a {self.type} is not supported, {here()}\nUse x.ravel().")
 
 
 def _flatten(self: Tracer, order: str = "C", *, out_sharding: Any = None) -> Any:

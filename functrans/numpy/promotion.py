@@ -18,7 +18,7 @@ from functrans import errors
 from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal
-from functrans.ir.source import brief, describe, line_of, user_source
+from functrans.ir.source import brief_with_type, here, line_of, user_source
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.lax.arguments import axis_index as axis_index
 from functrans.lax.arguments import check_fits as check_fits
@@ -57,8 +57,8 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
             else "Operands must be arrays or Python scalars."
         )
         raise errors.NotAnArray(
-            f"{name} requires ndarray or scalar arguments, got {brief(x)} of type "
-            f"{type(x).__qualname__} at position {position}, at\n    {describe(user_source())}\n"
+            f"{name} requires ndarray or scalar arguments, got {brief_with_type(x)}"
+            f" at position {position}, {here()}\n"
             f"{advice}"
         ) from None
 
@@ -223,8 +223,7 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
         dtype, weak = promote(types)
     except TypeError:  # a key among numbers
         raise errors.TypeMismatch(
-            f"{name}({', '.join(map(str, types))}): PRNG keys do not support arithmetic, at\n"
-            f"    {describe(user_source())}\n"
+            f"{name}({', '.join(map(str, types))}): PRNG keys do not support arithmetic, {here()}\n"
             "Draw numbers with random.uniform(key), ...; random.key_data(key) returns its bits."
         ) from None
     shape = broadcast_shape([t.shape for t in types], name, types, error)
@@ -247,7 +246,7 @@ def _check_ranks(types: Sequence[ArrayType], name: str) -> None:
         return
     problem = (
         f"{name}({', '.join(map(str, types))}): the operands have different ranks, with "
-        f"jax_numpy_rank_promotion={how!r}, at\n    {describe(user_source())}\n"
+        f"jax_numpy_rank_promotion={how!r}, {here()}\n"
         "Add axes with x[None, :] or jnp.expand_dims."
     )
     if how == "raise":
@@ -336,7 +335,7 @@ def _incompatible(shapes: Any, name: str, types: Any, error: type[Exception]) ->
     else:
         head = f"{name}({shown}) got incompatible shapes for broadcasting: {plain}"
     return error(
-        f"{head}, at\n    {describe(user_source())}\n"
+        f"{head}, {here()}\n"
         "Shapes are aligned from the right; sizes must be equal or 1. Add axes with x[:, None] or "
         "jnp.expand_dims, or transpose one operand."
     )
@@ -365,9 +364,7 @@ def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
         else [axis_index(axis, ndim, name)]
     )
     if len(set(many)) != len(many):
-        raise errors.InvalidArgument(
-            f"{name}: duplicate value in axis {axis}, at\n    {describe(user_source())}"
-        )
+        raise errors.InvalidArgument(f"{name}: duplicate value in axis {axis}, {here()}")
     return tuple(many)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jax.lax import GatherScatterMode
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import primitives
@@ -66,9 +66,7 @@ def take(
         indices = cast(indices, np.dtype("int32"))
     _check_integers(indices, "take")
     if n == 0 and typeof(indices).size:
-        raise errors.InvalidIndex(
-            f"take: cannot do a non-empty take from an empty axis, at\n    {describe(user_source())}"
-        )
+        raise errors.InvalidIndex(f"take: cannot do a non-empty take from an empty axis, {here()}")
     if mode == "wrap":
         indices, how = remainder(indices, n or 1), PROMISE
     elif mode in (None, "fill", "clip"):
@@ -86,8 +84,7 @@ def _check_integers(indices: Any, name: str) -> None:
     t = typeof(indices)
     if dtype_class(t.dtype) not in ("int", "uint"):
         raise errors.NotIntegers(
-            f"{name}: indices must be of integer type, got {t}, at\n"
-            f"    {describe(user_source())}\nCast them with i.astype(int)."
+            f"{name}: indices must be of integer type, got {t}, {here()}\nCast them with i.astype(int)."
         )
 
 
@@ -229,8 +226,7 @@ def _known(a: Any, name: str) -> Any:
     if value is None:
         raise errors.AbstractValueError(
             f"{name}: the number of nonzero elements of a traced {typeof(a)} depends on its "
-            "values, but inside jit and vmap only its type is known, at\n"
-            f"    {describe(user_source())}\n"
+            f"values, but inside jit and vmap only its type is known, {here()}\n"
             f"Fix the number with size=: jnp.{name}(x, size=n, fill_value=...); or use a mask "
             "and jnp.where(mask, x, other)."
         )

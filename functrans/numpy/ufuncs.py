@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import primitives
 from functrans.numpy.promotion import BOOL, align, align_inexact, array_of, cast, to_inexact, value_of
@@ -70,7 +70,7 @@ def refuse_out(name: str, out: Any, where: Any = None) -> None:
     if out is not None or where is not None:
         raise errors.NotSupported(
             f"{name}: {'out' if out is not None else 'where'}= is not supported, as arrays are "
-            f"immutable, at\n    {describe(user_source())}\nUse the result, or jnp.where on it."
+            f"immutable, {here()}\nUse the result, or jnp.where on it."
         )
 
 

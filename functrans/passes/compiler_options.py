@@ -23,7 +23,7 @@ import numpy as np
 from functrans import errors
 from functrans.caching import cached, memo
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import describe, location, user_source
+from functrans.ir.source import here, location
 from functrans.ir.text import with_nested
 from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
 from functrans.primitives.contractions.dot_general import dot_general
@@ -62,8 +62,8 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
     names = [x for x in (*known(), _LIBRARY) if x != name]
     shown = difflib.get_close_matches(name, names, 5, 0.5) or names[:9]
     raise errors.InvalidArgument(
-        f"jit: the compiler option {name} {problem} (JAX {jax.__version__}), at\n"
-        f"    {describe(user_source())}\nExisting options: {', '.join(shown)}."
+        f"jit: the compiler option {name} {problem} (JAX {jax.__version__}), {here()}\n"
+        f"Existing options: {', '.join(shown)}."
     ) from None
 
 

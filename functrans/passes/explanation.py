@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import brief, describe, line_of, text_of, user_source
+from functrans.ir.source import brief_with_type, here, line_of, text_of
 from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
 from functrans.passes.compiler_options import Wanted, wanted
@@ -112,8 +112,8 @@ def explain(fun: Callable[..., Any], passes: Choice = DEFAULT) -> Callable[..., 
     """
     if not callable(fun):
         raise errors.NotAnArray(
-            f"explain takes a function, got {brief(fun)} of type {type(fun).__qualname__}, at\n"
-            f"    {describe(user_source())}\nWrite explain(f)(x), not explain(f(x))."
+            f"explain takes a function, got {brief_with_type(fun)}, {here()}\n"
+            "Write explain(f)(x), not explain(f(x))."
         )
     run, plain = chosen(passes), kernels.is_plain(fun)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from functrans import errors
 from functrans.ir.program import Program
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.passes.algebraic_simplification import simplify
 from functrans.passes.constant_folding import fold
 from functrans.passes.contractions import contract
@@ -120,7 +120,6 @@ def chosen(passes: Choice) -> Sequence[Pass]:
 
 def _unknown(one: Any) -> Exception:
     return errors.InvalidArgument(
-        f"passes takes names and functions Program -> Program, got {brief(one)}, at\n"
-        f"    {describe(user_source())}\n"
+        f"passes takes names and functions Program -> Program, got {brief(one)}, {here()}\n"
         f"The passes are {', '.join(BY_NAME)}; the groups are {', '.join(GROUPS)}."
     )

@@ -30,7 +30,7 @@ import jax
 from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
@@ -243,10 +243,12 @@ class Primitive:
     ) -> Exception:
         """Return the error for invalid operands: operation, types, the user's line, a fix."""
         shown = ", ".join(map(str, types))
-        return error(
-            f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
-            + (f"\n{fix}" if fix else "")
-        )
+        return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
+
+    def wrong_dtype(self, types: Sequence[ArrayType], wrong: ArrayType, takes: Sequence[str]) -> Exception:
+        """Return the error for an operand whose dtype is of none of the classes `takes`."""
+        problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
+        return self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
     def negative(self, types: Sequence[ArrayType], shape: tuple[int, ...]) -> Exception:
         """Return the error for a shape with a negative size."""
@@ -262,7 +264,7 @@ class Primitive:
             "batch": "Define `batch` in its class.",
         }
         return errors.MissingRule(
-            f"the primitive {self.name} has no rule `{rule}`, at\n    {describe(user_source())}\n"
+            f"the primitive {self.name} has no rule `{rule}`, {here()}\n"
             f"{advice.get(rule, 'It is mandatory.')} Its class is in {where}."
         )
 
@@ -333,7 +335,7 @@ def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
     inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
     return errors.UnboundAxis(
         f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
-        f"{inside}), at\n    {describe(user_source())}\n"
+        f"{inside}), {here()}\n"
         f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
     )
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sized
 from typing import Any, NamedTuple, TypeVar
 
 from functrans import errors
-from functrans.ir.source import brief, describe, is_users, user_source
+from functrans.ir.source import brief, brief_with_type, here, is_users
 from functrans.ir.tracebacks import hide_frames
 from functrans.ir.types import ArrayType
 from functrans.pytrees import structure as trees
@@ -33,7 +33,7 @@ class Failed(NamedTuple):
 
     def told(self, problem: str, fix: str, kind: type[Exception] = errors.TreeMismatch) -> Exception:
         name = f"{self.name}: " if self.name else ""
-        return kind(f"{name}{problem}, at\n    {describe(user_source())}\n{fix}")
+        return kind(f"{name}{problem}, {here()}\n{fix}")
 
 
 # Checks the arguments of a failed call: returns our error, or None if they are valid.
@@ -215,7 +215,7 @@ def of_container(failed: Failed, tree: Any) -> Exception | None:
     wrong = _unsorted(failed, tree, lambda path, x: bool(path))
     if wrong is None and trees.is_leaf(tree):
         return failed.told(
-            f"{brief(tree)} of type {type(tree).__qualname__} is a leaf and has no children",
+            f"{brief_with_type(tree)} is a leaf and has no children",
             "Containers are lists, tuples, dicts, None and registered classes.",
         )
     return wrong
@@ -229,7 +229,7 @@ _Stop = Callable[[tuple[Any, ...], Any], bool]
 def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
     if not callable(f):
         return failed.told(
-            f"the first argument must be a function, got {brief(f)} of type {type(f).__qualname__}",
+            f"the first argument must be a function, got {brief_with_type(f)}",
             f"Write {failed.name}(f, x): first the function, then the tree.",
             errors.NotAnArray,
         )
@@ -246,7 +246,7 @@ def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
     for x in structures:
         if not isinstance(x, trees.Structure):
             return failed.told(
-                f"expected the structure of a pytree, got {brief(x)} of type {type(x).__qualname__}",
+                f"expected the structure of a pytree, got {brief_with_type(x)}",
                 "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
                 errors.NotAStructure,
             )

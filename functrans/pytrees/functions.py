@@ -11,7 +11,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief, definition, describe, is_users, user_source
+from functrans.ir.source import brief_with_type, definition, describe, is_users, user_source
 from functrans.tracer import CALLS, typeof
 
 _NEEDS_VALUE = {  # JAX's error -> ours
@@ -111,7 +111,7 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
         where = "called" if code is None else "defined"
         line = describe(user_source()) if code is None else definition(code)
         raise errors.NotAnArray(
-            f"{function_name(fun)} returned {brief(y)} of type {type(y).__qualname__} at {path}; "
+            f"{function_name(fun)} returned {brief_with_type(y)} at {path}; "
             f"a transformed function must return arrays, scalars or pytrees of them. It is {where} "
             f"at\n    {line}"
         ) from None

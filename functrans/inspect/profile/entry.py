@@ -33,7 +33,7 @@ from functrans.inspect.profile.placing import (
 from functrans.inspect.profile.report import ProfileReport, machine
 from functrans.inspect.staged import Staged, check_given, check_values, located, passes_of, staged
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, describe, here
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.kernels import plain
@@ -104,8 +104,7 @@ def profile(
     check_given(fun, "profile")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise errors.InvalidArgument(
-            f"profile: repeats={brief(repeats)} must be a positive integer, at\n"
-            f"    {describe(user_source())}\nThe default is 10."
+            f"profile: repeats={brief(repeats)} must be a positive integer, {here()}\nThe default is 10."
         )
 
     @boundary
@@ -160,7 +159,7 @@ def _seen(
     if not spans and any(o.kind not in FREE for o in compiled.operations.values()):
         raise errors.NotMeasured(
             f"JAX's profiler recorded no operation on {device.device_kind} ({device.platform}), "
-            f"at\n    {describe(user_source())}\n"
+            f"{here()}\n"
             "On a GPU, its tracing library (CUPTI) must be installed and permitted. Otherwise "
             "profile on the CPU (JAX_PLATFORMS=cpu), or estimate the cost without running the "
             "program: ft.cost."

@@ -21,7 +21,7 @@ import jax
 from functrans import errors
 from functrans.inspect.cost import equation_costs, own_cost
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import Scoped, Source, describe, scope_of, user_source
+from functrans.ir.source import Scoped, Source, here, scope_of
 from functrans.ir.text import with_nested
 from functrans.passes.rewrite import children_first, derived, with_programs
 from functrans.primitives.base import bytes_of
@@ -178,8 +178,7 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
             jax.profiler.start_trace(folder, profiler_options=options)
         except RuntimeError as error:
             raise errors.NotMeasured(
-                f"profile cannot start JAX's profiler ({error}), at\n"
-                f"    {describe(user_source())}\n"
+                f"profile cannot start JAX's profiler ({error}), {here()}\n"
                 "Only one profile can be recorded at a time: stop the other one first "
                 "(jax.profiler.stop_trace())."
             ) from None

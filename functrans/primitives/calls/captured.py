@@ -16,7 +16,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
 from functrans.primitives.random.bits import UINT32, impl_of, key_shape, random_wrap
@@ -97,8 +97,7 @@ def _written(t: ArrayType, value: Any) -> dict[str, Any]:
     if isinstance(value, AnyTracer):
         raise errors.ClosedOverTracer(
             f"a custom rule closes over a traced {t} of an enclosing function, while a nested "
-            f"program (a jitted function, the body of a loop) is transformed, at\n"
-            f"    {describe(user_source())}\n"
+            f"program (a jitted function, the body of a loop) is transformed, {here()}\n"
             "Pass it to the custom function as an argument; the fwd of a custom_vjp passes it to "
             "bwd in the residuals."
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
@@ -83,7 +83,7 @@ class Convolution(Primitive):
             if padded < 0:
                 raise errors.InvalidArgument(
                     f"{self.name}({x}, {y}): padding {padding} removes more elements than the "
-                    f"input has, at\n    {describe(user_source())}"
+                    f"input has, {here()}"
                 )
             size[name] = max(0, (padded - dilated(k[name], dilation)) // stride + 1)
         shape = tuple([size[name] for name in out])

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
@@ -61,7 +61,7 @@ class FFT(Primitive):
         return x
 
     def _misfit(self, x: ArrayType, problem: str) -> Exception:
-        return errors.ShapeMismatch(f"{self.name}({x}): {problem}, at\n    {describe(user_source())}")
+        return errors.ShapeMismatch(f"{self.name}({x}): {problem}, {here()}")
 
     def reference(self, x: Any, *, kind: str, lengths: Any) -> Any:
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)

@@ -22,7 +22,7 @@ from typing import Any
 from functrans import errors, runtime
 from functrans.caching import memo
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.base import Cost, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
@@ -100,8 +100,8 @@ class CustomCall(RuleCall):
         if len(types) != len(wanted) or not all(t.same(w) for t, w in zip(types, wanted, strict=True)):
             raise errors.RuleMismatch(
                 f"the {params['rule']} returned ({', '.join(map(str, types))}), but the function "
-                f"itself returns ({', '.join(map(str, wanted))}), at\n"
-                f"    {describe(user_source())}\nThe first output of the rule must be what the "
+                f"itself returns ({', '.join(map(str, wanted))}), {here()}\n"
+                "The first output of the rule must be what the "
                 "function returns."
             )
         return [as_type(y, w) for y, w in zip(outs, wanted, strict=True)]
@@ -252,7 +252,7 @@ def closed_over(name: str) -> Exception:
     over."""
     return errors.ClosedOverTracer(
         f"cannot differentiate with respect to a value that {name} closes over: its custom rule "
-        f"covers only its arguments, at\n    {describe(user_source())}\n"
+        f"covers only its arguments, {here()}\n"
         f"Pass the value to {name} as an argument, and return its derivative from the rule (zero "
         "if there is none). For a function passed as an argument, see closure_convert."
     )
@@ -354,7 +354,7 @@ class CustomVmap(RuleCall):
         if any(d is not None for d in dims[:n]):
             raise errors.ClosedOverTracer(
                 f"{rule.name} closes over a value that vmap batches, but its vmap rule covers only "
-                f"its arguments, at\n    {describe(user_source())}\n"
+                f"its arguments, {here()}\n"
                 "Pass the value as an argument."
             )
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
@@ -369,7 +369,7 @@ class CustomVmap(RuleCall):
                 raise errors.BatchRuleMismatch(
                     f"the {params['rule']} returned {typeof(y)}, which it says is "
                     f"{'batched' if b else 'not batched'}; for a result {one} of the function it "
-                    f"must return {wanted}, at\n    {describe(user_source())}"
+                    f"must return {wanted}, {here()}"
                 )
 
 

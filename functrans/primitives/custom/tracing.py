@@ -21,7 +21,7 @@ from typing import Any
 from functrans import errors, jax_trace, runtime
 from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import linear_inputs
@@ -123,7 +123,7 @@ class RuleTrace(Trace):
         if any(a and v in read for v, a in zip(cond.inputs, [*given[:n], *moving], strict=True)):
             raise errors.NotLinear(
                 f"the jvp rule of {self.name} is not linear in the tangents: the condition of a "
-                f"while loop depends on them, at\n    {describe(user_source())}\n"
+                f"while loop depends on them, {here()}\n"
                 "Reverse mode transposes the rule. Use lax.custom_linear_solve for a linear "
                 "equation that is solved by iteration, or a loop with a static number of steps."
             )
@@ -136,8 +136,7 @@ class RuleTrace(Trace):
             raise errors.NotLinear(
                 f"the jvp rule of {self.name} is not linear in the tangents: "
                 f"{primitive.name}({shown}) is not linear in operand "
-                f"{' and '.join(map(str, moving))}{' together' * together}, at\n"
-                f"    {describe(user_source())}\n"
+                f"{' and '.join(map(str, moving))}{' together' * together}, {here()}\n"
                 "Reverse mode transposes the rule. Its tangent output must be a sum of products of "
                 "tangents and functions of the primals."
             )
@@ -170,7 +169,7 @@ class JvpRule(Derivable):
             if trace.own(y):
                 raise errors.RuleMismatch(
                     f"the jvp rule of {self.name} returned a primal output {typeof(y)} that "
-                    f"depends on the tangents, at\n    {describe(user_source())}\n"
+                    f"depends on the tangents, {here()}\n"
                     "It must return (primal output, tangent output), in this order."
                 )
         return outs, [dy.ref if trace.own(dy) else None for dy in moved]

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import jax
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, unbound
 from functrans.primitives.elementwise import families as ew
@@ -106,8 +106,8 @@ class Collective(Primitive):
         another: rows of x -> [group, member, ...] -> rows."""
         if len(names.axes) > 1:
             raise errors.MissingRule(
-                f"{self.name}: axis_index_groups over several axes, {names.axes}, under vmap, at\n"
-                f"    {describe(user_source())}\nUnder vmap, groups must be of a single axis."
+                f"{self.name}: axis_index_groups over several axes, {names.axes}, under vmap, {here()}\n"
+                "Under vmap, groups must be of a single axis."
             )
         x = t.at(x, d, 0)
         rest = typeof(x).update(shape=typeof(x).shape[1:])
@@ -163,7 +163,7 @@ class Extreme(Collective):
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
         if dtype_class(x.dtype) not in type(self).fold.takes:
-            raise self.mismatch((x,), f"takes arrays of numbers or booleans, not {x.dtype}")
+            raise self.wrong_dtype((x,), x, type(self).fold.takes)
         return x
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
@@ -409,7 +409,7 @@ def total(t: Any, x: Any, d: int | None) -> Any:
 
 def check_numbers(primitive: Primitive, x: ArrayType) -> None:
     if dtype_class(x.dtype) not in ew.NUMBERS:
-        raise primitive.mismatch((x,), f"takes {', '.join(ew.NUMBERS)}, not {x.dtype}")
+        raise primitive.wrong_dtype((x,), x, ew.NUMBERS)
 
 
 def check_axis(primitive: Primitive, x: ArrayType, axis: int) -> None:

@@ -165,7 +165,7 @@ class ApproxTopK(Primitive):
     ) -> Sequence[ArrayType]:
         axis = reduction_dimension
         if dtype_class(x.dtype) != "float":
-            raise self.mismatch((x,), f"takes floats, not {x.dtype}", "Cast first.")
+            raise self.wrong_dtype((x,), x, ("float",))
         if not 0 <= axis < x.ndim:
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         if not 0 < k <= x.shape[axis]:

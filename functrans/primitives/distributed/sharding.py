@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_checked_map
 from functrans.primitives.base import Cost, Primitive, bytes_of
@@ -121,7 +121,7 @@ def automatic_axes() -> AbstractContextManager[Any]:
 def unknown_layout() -> errors.NotSupported:
     return errors.NotSupported(
         "shard_map: in_specs is left out inside a function that functrans traces, whose types do not "
-        f"record how arrays are sharded, at\n    {describe(user_source())}\nPass in_specs=."
+        f"record how arrays are sharded, {here()}\nPass in_specs=."
     )
 
 
@@ -132,8 +132,7 @@ def _check_free(axes: Sequence[str], sharding: Any) -> None:
         if name in used or name not in sharding.mesh.axis_names:
             raise errors.InvalidArgument(
                 f"{sharding} inside a function mapped over devices along {name!r}: the mesh must "
-                f"have that axis, and the spec must not name it, at\n"
-                f"    {describe(user_source())}\n"
+                f"have that axis, and the spec must not name it, {here()}\n"
                 "A pmap has its own mesh: use vmap inside it, or one shard_map for all axes."
             )
 

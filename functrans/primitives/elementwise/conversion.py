@@ -9,7 +9,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Literal
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.mlir import hlo
 from functrans.primitives.elementwise.families import ANY, Elementwise, compare
@@ -122,7 +122,7 @@ class BitcastConvertType(Elementwise):
         if not x.shape or x.shape[-1] * old != new:
             raise errors.InvalidArgument(
                 f"{self.name}({x}): the last axis must have size {new // old}, so that its "
-                f"elements form one {dtype}, at\n    {describe(user_source())}"
+                f"elements form one {dtype}, {here()}"
             )
         return ArrayType(x.shape[:-1], dtype)
 
@@ -163,7 +163,7 @@ class ReducePrecision(Elementwise):
         if exponent_bits < 1 or mantissa_bits < 0:
             raise errors.InvalidArgument(
                 f"{self.name}: exponent_bits must be positive and mantissa_bits not negative, got "
-                f"{exponent_bits} and {mantissa_bits}, at\n    {describe(user_source())}"
+                f"{exponent_bits} and {mantissa_bits}, {here()}"
             )
         return x
 

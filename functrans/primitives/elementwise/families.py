@@ -59,11 +59,7 @@ class Elementwise(Primitive):
     def check_dtype(self, types: Sequence[ArrayType]) -> None:
         for t in types:
             if dtype_class(t.dtype) not in self.takes:
-                raise self.mismatch(
-                    types,
-                    f"takes operands of dtype {', '.join(self.takes)}, not {t.dtype}",
-                    "Cast with x.astype(...) first.",
-                )
+                raise self.wrong_dtype(types, t, self.takes)
 
     def check_equal(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         """Raise unless all types have the shape and dtype of the first."""

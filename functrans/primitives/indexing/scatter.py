@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, bytes_of, sum_of
@@ -79,7 +79,7 @@ class Scatter(Indexed):
         if x.dtype != u.dtype:
             raise self.mismatch((x, i, u), f"the updates must be of dtype {x.dtype}, got {u.dtype}")
         if dtype_class(x.dtype) not in self.takes:
-            raise self.mismatch((x, i, u), f"takes operands of dtype {', '.join(self.takes)}")
+            raise self.wrong_dtype((x, i, u), x, self.takes)
         shape = self.slices_shape((x, i, u), **axes)
         if shape != u.shape:
             raise self.mismatch((x, i, u), f"the updates must have shape {shape}, got {u.shape}")
@@ -237,7 +237,7 @@ class ScatterMul(Scatter):
         if not params.get("unique_indices"):
             raise errors.MissingRule(
                 "scatter_mul can be differentiated with respect to its updates only if no two of "
-                f"them are for the same element, at\n    {describe(user_source())}\n"
+                f"them are for the same element, {here()}\n"
                 "If all are distinct, pass unique_indices=True: x.at[i].multiply(u, unique_indices=True)."
             )
         return sum_of(total, mul(x, scatter_add(literal(0, typeof(x).strong()), i, du, **params)))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
@@ -130,8 +130,7 @@ class MatrixOperation(Primitive):
         """Return the error for invalid shapes."""
         shown = ", ".join(map(str, types))
         return errors.ShapeMismatch(
-            f"{self.name}({shown}): {problem}, at\n    {describe(user_source())}"
-            + (f"\n{fix}" if fix else "")
+            f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else "")
         )
 
     def check_square(self, t: ArrayType) -> None:
@@ -140,9 +139,7 @@ class MatrixOperation(Primitive):
 
     def no_derivative(self, of: str, fix: str) -> Exception:
         """Return the error for a derivative that is undefined or not implemented."""
-        return errors.MissingRule(
-            f"{self.name} has no derivative of {of}, at\n    {describe(user_source())}\n{fix}"
-        )
+        return errors.MissingRule(f"{self.name} has no derivative of {of}, {here()}\n{fix}")
 
 
 class ColumnSolver(MatrixOperation):

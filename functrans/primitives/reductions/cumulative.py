@@ -43,7 +43,7 @@ class Cumulative(Primitive):
 
     def abstract_eval(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
-            raise self.mismatch((x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first.")
+            raise self.wrong_dtype((x,), x, self.takes)
         if not 0 <= axis < x.ndim:
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         return x

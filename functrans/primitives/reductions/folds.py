@@ -37,7 +37,7 @@ class Reduction(Primitive):
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
-            raise self.mismatch((x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first.")
+            raise self.wrong_dtype((x,), x, self.takes)
         if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in axes]))
@@ -381,7 +381,7 @@ class Softmax(Primitive):
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in ew.FLOATS:
-            raise self.mismatch((x,), f"takes floats, not {x.dtype}", "Cast first.")
+            raise self.wrong_dtype((x,), x, ew.FLOATS)
         if not axes or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x

@@ -148,7 +148,7 @@ class WindowFold(Windowed):
 
     def abstract_eval(self, x: ArrayType, **w: Any) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
-            raise self.mismatch((x,), f"takes {', '.join(self.takes)}, not {x.dtype}", "Cast first.")
+            raise self.wrong_dtype((x,), x, self.takes)
         return x.update(shape=check_window(self, (x,), x, w))
 
     def reference(self, x: Any, **w: Any) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from functrans import errors
 from functrans.caching import memo_as
 from functrans.ir.program import Literal, Program
-from functrans.ir.source import describe, user_source
+from functrans.ir.source import here
 from functrans.ir.types import ArrayType, same_types
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import HigherOrderPrimitive, Primitive
@@ -186,8 +186,8 @@ def elementwise(
         else:
             raise errors.MissingRule(
                 f"{primitive.name}: the derivative, and vmap over the starting values, need a "
-                f"computation of elementwise operations, but it applies {eqn.primitive.name}, at\n"
-                f"    {describe(user_source())}\nWrite it with arithmetic and where."
+                f"computation of elementwise operations, but it applies {eqn.primitive.name}, {here()}\n"
+                "Write it with arithmetic and where."
             )
         env.update(zip(eqn.outputs, outs, strict=True))
     return [value(v) for v in program.outputs]

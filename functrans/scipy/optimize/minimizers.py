@@ -14,7 +14,7 @@ import functrans.numpy as jnp
 from functrans import errors, lax
 from functrans.api.derivatives import value_and_grad
 from functrans.api.jit import jit
-from functrans.ir.source import brief, describe, user_source
+from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import array_of, invalid
 from functrans.scipy.optimize.line_search import dot, line_search
@@ -312,9 +312,7 @@ def minimize(
       True True
     """
     if not isinstance(args, tuple):
-        raise errors.TypeMismatch(
-            f"minimize: args must be a tuple, got {brief(args)}, at\n    {describe(user_source())}"
-        )
+        raise errors.TypeMismatch(f"minimize: args must be a tuple, got {brief(args)}, {here()}")
     run = METHODS.get(method.lower())
     if run is None:
         raise invalid(
@@ -327,15 +325,14 @@ def minimize(
     if not options.keys() <= set(known):
         unknown = ", ".join([name for name in options if name not in known])
         raise errors.TypeMismatch(
-            f"minimize: {method} has no option {unknown}, at\n    {describe(user_source())}\n"
-            f"Its options are {', '.join(known)}."
+            f"minimize: {method} has no option {unknown}, {here()}\nIts options are {', '.join(known)}."
         )
     x0 = array_of(x0, "minimize", 1)
     t = typeof(x0)
     if t.ndim != 1:
         raise invalid("minimize", f"x0 must be a vector, got {t}", "Use flatten_util.ravel_pytree.")
     if dtype_class(t.dtype) not in ("float", "complex"):
-        raise errors.TypeMismatch(f"minimize: x0 must be floats, got {t}, at\n    {describe(user_source())}")
+        raise errors.TypeMismatch(f"minimize: x0 must be floats, got {t}, {here()}")
     # One program even without jit: otherwise reverse mode would run its steps one by one.
     end = jit(lambda x: run(lambda x: fun(x, *args), x, **options))(x0)
     return OptimizeResults(
