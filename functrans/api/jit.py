@@ -461,7 +461,7 @@ def explain(
             raise errors.NotAnArray(not_an_array(x, name)) from None
         if x.__class__ is int:
             check_fits(x, typeof(x))
-    if "donated" in str(error):
+    if "donate" in str(error):
         _check_distinct(leaves, names)
 
 

@@ -138,6 +138,18 @@ else:
         same(ft.jit(ft.grad(loss(mine)))(X), want)
         same(ft.grad(loss(mine))(X), want)
 
+    @pytest.mark.parametrize("spec", [P("i"), P("i", "j"), P(None, "j"), P()], ids=str)
+    def test_each_device_calls_back_with_its_part(spec):
+        def f(x):
+            return jax.pure_callback(lambda a: np.cumsum(a, 0), jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
+
+        how = {"mesh": mesh(), "in_specs": spec, "out_specs": spec}
+        want = jax.shard_map(f, **how)(X)
+        for check in (False, True):
+            mine = ft.shard_map(f, check_vma=check, **how)
+            same(mine(X), want)
+            same(ft.jit(mine)(X), want)
+
     def test_a_sharded_layer_talks_between_devices():
         def layer(lax, np_):
             return lambda w, x: np_.tanh(lax.psum(x @ w, "j"))

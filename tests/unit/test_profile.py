@@ -265,14 +265,14 @@ def test_another_profile_is_running(tmp_path):
 
 
 def test_new_pages_of_memory(monkeypatch):
-    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
     report = ft.profile(jnp.sin, repeats=1)(jnp.ones(4))
     assert 0 <= report.new_pages == report.as_dict()["new_pages"]
     report.new_pages = 11_003
     for text in (str(report), report.as_html()):
         assert "11,003 new pages of memory" in text
-        assert "MALLOC_MMAP_MAX_=0" in text
-    monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
+        assert "MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0" in text
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     assert "new pages" not in str(report)
 
 

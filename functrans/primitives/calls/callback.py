@@ -210,9 +210,11 @@ class PureCallback(Callback):
         )
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        """Batch by `vmap_method`: a loop, or one call on arrays with a batch axis."""
+        """Batch by `vmap_method`: a loop, or one call on arrays with a batch axis. The batch axis may
+        be an axis of a mesh, in `shard_map`: then each device calls it with its own part."""
         method = params.get("vmap_method")
-        if method in ("sequential", "sequential_unrolled"):
+        of_devices = method is None and t.spmd_axis_name == (t.axis_name,)
+        if of_devices or method in ("sequential", "sequential_unrolled"):
             return super().batch(t, args, dims, **params)
         if method is None:
             raise errors.MissingRule(
