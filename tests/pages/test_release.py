@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -43,6 +44,16 @@ def test_the_citation_is_of_this_version():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert (cited["version"], str(cited["date-released"])) == RELEASES[0]
     assert cited["repository-code"] == PROJECT["urls"]["Repository"]
+
+
+def test_links_of_the_readme_work_on_a_package_index():
+    assert "readme" in PROJECT["dynamic"]
+    shown = runpy.run_path(str(ROOT / "setup.py"))["long_description"]()
+    kept, home = (ROOT / "README.md").read_text(), PROJECT["urls"]["Repository"]
+    targets = re.findall(r"\]\(([^)]+)\)|src=\"([^\"]+)\"", shown)
+    assert len(targets) > 15
+    assert all("".join(target).startswith(f"{home}/") for target in targets)
+    assert re.sub(rf"{home}/(?:blob|raw)/main/", "", shown) == kept  # nothing else is changed
 
 
 def test_licences_of_what_others_wrote_are_named():
