@@ -111,12 +111,18 @@ def also(error: type[Exception]) -> list[str]:
     for base in error.__mro__[1:]:
         builtin = base.__module__ == "builtins" and base not in (Exception, BaseException, object)
         if (
-            (builtin or hasattr(jax.errors, base.__name__))
+            (builtin or _home(base))
             and not issubclass(base, errors.FunctransError)
             and not any(issubclass(other, base) for other in found)
         ):
             found.append(base)
-    return [b.__name__ if b.__module__ == "builtins" else f"jax.errors.{b.__name__}" for b in found]
+    return [b.__name__ if b.__module__ == "builtins" else f"{_home(b)}.{b.__name__}" for b in found]
+
+
+def _home(base: type) -> str:
+    """The public module of JAX that has a class, or an empty string."""
+    homes = (jax.errors, jax.dtypes)
+    return next((m.__name__ for m in homes if getattr(m, base.__name__, None) is base), "")
 
 
 SEE = {  # pages that say more
