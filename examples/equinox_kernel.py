@@ -4,7 +4,7 @@
 
 `kernel` is JAX and equinox throughout: one gradient per example, flattened, and the product of all
 pairs of them. The rows are as long as the network has parameters, and only their products are
-wanted: the passes of `ft.jit` see that and never make them. The network first learns a surface by
+wanted: the passes of `ft.jit` see that and never compute the rows. The network first learns a surface by
 optax, with a step that is jitted by `ft.jit` too. The kernels by both jits are compared and timed
 in turn. The picture shows how training changed the kernel, and how well regression by the kernel
 predicts points that it has not seen.

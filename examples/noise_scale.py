@@ -1,10 +1,10 @@
-"""A script that knows JAX alone: a network is trained while the noise of its gradient is watched.
+"""A script that uses JAX alone: it trains a network and measures the noise of its gradient.
 
     python examples/noise_scale.py
     python -m functrans run --explain examples/noise_scale.py
 
-The first line runs it with JAX, the second with `jax.jit` meaning `ft.jit`; nothing in it speaks of
-functrans, and both print the same but for the time of a step.
+The first line runs it with JAX, the second with `jax.jit` meaning `ft.jit`. The script does not mention
+functrans, and both lines print the same, except for the time of a step.
 
 The gradient noise scale of McCandlish et al., "An Empirical Model of Large-Batch Training" (2018),
 says from which batch size on larger batches cease to pay: the variance of the gradient of one
