@@ -146,7 +146,7 @@ def main(steps: int, out: str, rounds: int = 30) -> tuple[float, dict[str, float
     _, _, ours, true = on_grid(params)
     error = float(np.linalg.norm(ours - true) / np.linalg.norm(true))
     print(f"{steps} steps in {time.perf_counter() - begun:.0f} s, loss {losses[-1]:.1e}")
-    print(f"relative error beside the exact solution: {error:.2%}")
+    print(f"relative error against the exact solution: {error:.2%}")
     times = milliseconds(params, rounds)
     for name, found in times.items():
         print(f"{name:8s} {found:7.2f} ms a step of {POINTS} points")
