@@ -41,7 +41,7 @@ from benchmarks.models import (
     transformer_loss,
     transformer_params,
 )
-from benchmarks.optimiser import optimiser_algebra, optimiser_controls, optimiser_private
+from benchmarks.optimizer import optimizer_algebra, optimizer_controls, optimizer_private
 from benchmarks.timing import Row, clear, pair, table
 
 NAMESPACE = Path(__file__).parents[1] / "docs" / "make_namespace.py"
@@ -320,9 +320,9 @@ GROUPS = (
     scans,
     inspection,
     first_nan,
-    optimiser_private,
-    optimiser_algebra,
-    optimiser_controls,
+    optimizer_private,
+    optimizer_algebra,
+    optimizer_controls,
 )
 
 

@@ -42,7 +42,7 @@ SETS: dict[str, tuple[str, ...] | None] = {
 @dataclass(frozen=True)
 class Line:
     """A program under each set and in JAX: milliseconds of a call, and how far the results are at
-    most from those of the default, which may be a `failure`; `holds`: what its optimised program
+    most from those of the default, which may be a `failure`; `holds`: what its optimized program
     contains."""
 
     name: str

@@ -139,7 +139,7 @@ def table(header: str, column: int, keep: str = "", which: int = 0) -> list[tupl
 
 def plots() -> dict[str, str]:
     everyday = [(name, value) for name, value in table(FIRST, 3) if not name.startswith("gradient of 8")]
-    optimised = [
+    optimized = [
         row
         for row in table(FIRST, 3, which=1)
         if re.match(r"DP-SGD|norms|noise|trace\(|\(A|sum\(|diag|training", row[0])
@@ -149,7 +149,7 @@ def plots() -> dict[str, str]:
     return {
         "floors": floors(),
         "tracing": ratios(everyday, TIME),
-        "optimiser": ratios(optimised, TIME),
+        "optimizer": ratios(optimized, TIME),
         "existing": ratios(table("program | first step", 3), TIME),
         "loops": ratios([(n.removesuffix(", gradient"), r) for n, r in loops], TIME),
         "training": ratios(table("training step | functrans", 3), TIME),

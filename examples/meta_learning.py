@@ -70,7 +70,7 @@ def tasks(key: Any, n: int, points: int) -> tuple[Any, Any]:
 
 
 def training(jit: Callable[..., Any], adaptation: int) -> tuple[Any, Any]:
-    """The optimiser, and its step as `jit` compiles it; no adaptation: ordinary training."""
+    """The optimizer, and its step as `jit` compiles it; no adaptation: ordinary training."""
     optimizer = optax.adam(2e-3)
 
     def after(params, x, y):  # one task: adapt to its first points, judge by the others

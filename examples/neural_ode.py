@@ -82,7 +82,7 @@ def distance(field: Any, times: Any, curves: Any) -> Any:
 
 
 def training(jit: Callable[..., Any], static: Any, steps: int) -> tuple[Any, Any]:
-    """The optimiser, and its step as `jit` compiles it."""
+    """The optimizer, and its step as `jit` compiles it."""
     optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, steps))
 
     @jit

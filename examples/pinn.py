@@ -63,7 +63,7 @@ def loss(params: Any, t: Any, x: Any) -> Any:
 
 
 def training(jit: Callable[..., Any], steps: int) -> tuple[Any, Any]:
-    """The optimiser, and its step as `jit` compiles it."""
+    """The optimizer, and its step as `jit` compiles it."""
     optimizer = optax.adam(optax.cosine_decay_schedule(5e-3, steps))
 
     @jit

@@ -50,7 +50,7 @@ def loss(params: Any, x: Any, y: Any) -> Any:
 
 
 def private(jit: Callable[..., Any]) -> tuple[Any, Any]:
-    """The optimiser, and its step as `jit` compiles it."""
+    """The optimizer, and its step as `jit` compiles it."""
     optimizer = optax.chain(
         optax.contrib.differentially_private_aggregate(CLIP, NOISE, key=jax.random.key(1)), optax.sgd(RATE)
     )

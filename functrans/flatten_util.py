@@ -9,7 +9,7 @@ from typing import Any
 from functrans import errors
 from functrans import numpy as jnp
 from functrans import pytrees as tree
-from functrans.ir.source import here
+from functrans.ir.source import here as _here
 from functrans.loading import hand_on as _hand_on
 from functrans.typing import Array, ArrayLike, PyTree
 
@@ -53,7 +53,7 @@ def ravel_pytree(pytree: PyTree) -> tuple[Array, Callable[[ArrayLike], PyTree]]:
         if given.shape != (ends[-1],) or given.dtype != common:
             raise errors.InvalidArgument(
                 f"the function that ravel_pytree returned takes {common}[{ends[-1]}], got "
-                f"{given.dtype}{list(given.shape)}, {here()}\n"
+                f"{given.dtype}{list(given.shape)}, {_here()}\n"
                 "Give it a vector of the shape and dtype that ravel_pytree returned with it."
             )
         parts = zip(itertools.pairwise(ends), shapes, dtypes, strict=True)

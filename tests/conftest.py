@@ -1,6 +1,6 @@
 """What every test may rely on, and which tests run when nothing is said.
 
-The tests compile much and run little, so LLVM optimises nothing in them: a fifth less time. XLA's
+The tests compile much and run little, so LLVM optimizes nothing in them: a fifth less time. XLA's
 own passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do. What is
 compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next run. One MLIR context
 serves many programs: JAX makes one for each, of all its dialects, in a third of such a run's time.

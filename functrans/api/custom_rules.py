@@ -280,7 +280,7 @@ class custom_vjp(CustomFunction[_P, _R]):
             argument, with its structure and types; None for zeros.
           symbolic_zeros: pass fwd a `CustomVJPPrimal(value, perturbed)` for each array, and bwd a
             `SymbolicZero` for each zero cotangent.
-          optimize_remat: accepted and ignored: this optimisation is always on.
+          optimize_remat: accepted and ignored: this optimization is always on.
 
         Source: `jax.custom_vjp.defvjp`.
         """

@@ -105,7 +105,7 @@ def jvp(
 
 
 class LinearFunction(Protocol[_R_co]):
-    """The linearisation at a point: a function of tangents, with its Program as an attribute."""
+    """The linearization at a point: a function of tangents, with its Program as an attribute."""
 
     program: Program
 
@@ -124,7 +124,7 @@ def linearize(
 def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
 def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
-    """Evaluate a function, and return its linearisation at that point.
+    """Evaluate a function, and return its linearization at that point.
 
     Arguments:
       fun: function of pytrees of arrays.

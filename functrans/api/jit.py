@@ -1,6 +1,6 @@
 """`jit`: trace a function once per signature, optimize its program and compile it with XLA.
 
-Called at the top level it is `jax.jit` of the optimised program, so dispatch is JAX's. Called while
+Called at the top level it is `jax.jit` of the optimized program, so dispatch is JAX's. Called while
 tracing it records one `jit` equation that holds the program.
 """
 
@@ -93,13 +93,13 @@ def jit(
       donate_argnums, donate_argnames: arguments whose buffers are donated to the results.
       in_shardings, out_shardings, device, backend, keep_unused, compiler_options: as in `jax.jit`.
       inline: inside another transformation, inline the operations instead of recording a call.
-      passes: names of the optimisation passes that run before XLA. Left out: all;
+      passes: names of the optimization passes that run before XLA. Left out: all;
         `("exact",)`: those that keep every rounding; `("fast_math",)`: all, assuming no NaN and no
         infinity; `("dead_code", "simplify")`: these two; `()`: none. The sequence may also contain
         functions `Program -> Program`. The outermost jitted function decides. See `ft.passes`.
       cpu: `"plain"`: on a CPU, no kernels, and JAX's compiler options. Otherwise each loop of small
         operations becomes one kernel, see `ft.passes.explain`; the operations and their order are
-        the same, except in sums of products and factorisations, which a plain program leaves to a
+        the same, except in sums of products and factorizations, which a plain program leaves to a
         library. (Single operations that XLA:CPU does slowly have another form in both, see
         `benchmarks/cliffs.md`.) The outermost jitted function decides here too.
 
@@ -186,7 +186,7 @@ def jit(
 
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
-        """Return the optimised program for these arguments."""
+        """Return the optimized program for these arguments."""
         return all_passes.optimize(statics.staged(args, kwargs).program, chain)
 
     program.jitted_function = fun  # type: ignore[attr-defined]

@@ -159,7 +159,7 @@ def vmap(
     spmd_axis_name: Hashable = None,
     sum_match: bool = False,
 ) -> _F:
-    """Vectorise a function: map it over an axis of its arguments.
+    """Vectorize a function: map it over an axis of its arguments.
 
     Arguments:
       fun: function of pytrees of arrays.
@@ -174,7 +174,7 @@ def vmap(
       sum_match: if `out_axes` is None and a result is batched, sum it over the mapped axis.
 
     Returns:
-      The vectorised function.
+      The vectorized function.
 
     Raises:
       InvalidArgument: an axis is out of range, or `in_axes` does not match the arguments.

@@ -19,7 +19,7 @@ from functrans.primitives.contractions.convolution import is_group
 
 # XLA:CPU vectorizes a reduction up to this many bytes of consecutive results; above, it computes
 # one result at a time with strided reads.
-_VECTORISED = 64 * 1024
+_VECTORIZED = 64 * 1024
 # Halving steps that XLA fuses into one pass over memory: 16 rows are read, one is written.
 _FUSED = 4
 # XLA:CPU calls a library for sums and extrema of operands of at least this many elements. Those of up
@@ -50,7 +50,7 @@ def folds_long_rows(t: ArrayType, axes: Sequence[int]) -> tuple[int, int, int] |
     before, after = prod(t.shape[:first]), prod(t.shape[last + 1 :])
     rows = prod(t.shape[first : last + 1])
     scattered = rows != prod([t.shape[i] for i in folded])
-    if scattered or after * max(4, t.dtype.itemsize) <= _VECTORISED:  # small floats become float32
+    if scattered or after * max(4, t.dtype.itemsize) <= _VECTORIZED:  # small floats become float32
         return None
     return before, rows, after
 

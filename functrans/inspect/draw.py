@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib
 import re
@@ -323,6 +324,7 @@ def _engine() -> Any:
             "Run `pip install functrans[draw]`, or write an .html file, which needs no package."
         ) from None
     engine = racer.MiniRacer()
+    atexit.register(engine.close)  # later, on Python 3.13, it waits forever for a thread of its own
     engine.eval(_CLONE)
     for name in ("dagre.min.js", "picture.js"):
         text = asset(name)

@@ -32,7 +32,7 @@ from functrans.typing import PyTree
 #     source          the user's functions that the equations stand in
 #     traced          the function below the derivatives, where the wrappers say which it is
 #     differentiated, batched     the program of the function as given
-#     optimised       after the passes of `jit`
+#     optimized       after the passes of `jit`
 #     StableHLO       what XLA is given
 #
 # In: a function and arguments. Out: `Stage`s; `Lines` numbers the user's lines for all of them.
@@ -101,7 +101,7 @@ def stages(
     profile: ProfileReport | None = None,
 ) -> tuple[list[Stage], Lines]:
     """Return all stages of a function for these arguments, and their shared lines. For a profiled
-    function, the optimised program is the one that was run."""
+    function, the optimized program is the one that was run."""
     lines = Lines(None if profile is None else profile.times)
     jitted = jit_options(fun)
     whole: Any = jit(fun) if jitted is None else fun
@@ -112,11 +112,11 @@ def stages(
     if inner is not None:
         found.append(of_program("traced", make_ir(inner, *static)(*args, **kwargs), lines))
     found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
-    optimised = whole.program(*args, **kwargs)
+    optimized = whole.program(*args, **kwargs)
     if profile is not None:
-        check_same(profile.program, optimised)
-        optimised = profile.program
-    found.append(of_program("optimised", optimised, lines))
+        check_same(profile.program, optimized)
+        optimized = profile.program
+    found.append(of_program("optimized", optimized, lines))
     text = whole.lower(*args, **kwargs).as_text(debug_info=True)
     found.append(of_stablehlo(text, lines))
     return [of_source(lines, found[-3]), *found], lines
@@ -352,7 +352,7 @@ def explore(
       fun: function of pytrees of arrays; may itself be a transformed or jitted function; or a
         Program.
       path: the HTML file to write.
-      profile: what `ft.profile` returned for the same function and arguments: source and optimised
+      profile: what `ft.profile` returned for the same function and arguments: source and optimized
         program can then also be coloured by milliseconds.
 
     Returns:

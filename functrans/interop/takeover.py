@@ -1,7 +1,7 @@
 """`take_over`: make a JAX program's `jax.jit` mean `ft.jit`.
 
 In: a program that uses only JAX. Out: the same program, with its outermost jitted functions traced,
-optimised and compiled by functrans, and a report of those that are not.
+optimized and compiled by functrans, and a report of those that are not.
 
 Every call of `jax.jit`, under any name (`from jax import jit` before or after, a
 `functools.partial`, a library's decorator), ends in one function of a JAX module, `make_jit`, which

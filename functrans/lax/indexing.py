@@ -295,7 +295,7 @@ def gather(
       start_indices: integers; the last axis holds one index per entry of `start_index_map`.
       dimension_numbers: the roles of the axes, as XLA's `GatherDimensionNumbers`.
       slice_sizes: size of the slice along each axis of `operand`.
-      unique_indices, indices_are_sorted: promises that allow compiler optimisations.
+      unique_indices, indices_are_sorted: promises that allow compiler optimizations.
       mode: a `GatherScatterMode` or its name; None: "promise_in_bounds".
       fill_value: value of out-of-bounds slices in mode "fill"; None: NaN, or the lowest integer.
 

@@ -48,7 +48,7 @@ def take(
 
     Arguments:
       mode: for out-of-bounds indices: "fill" (the default: NaN, or `fill_value`), "clip", "wrap".
-      unique_indices, indices_are_sorted: promises that allow XLA optimisations.
+      unique_indices, indices_are_sorted: promises that allow XLA optimizations.
 
     Source: `jax.numpy.take`.
 

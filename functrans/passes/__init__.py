@@ -1,4 +1,4 @@
-"""Optimisation passes: rewrites that make programs cheaper without changing what they compute.
+"""Optimization passes: rewrites that make programs cheaper without changing what they compute.
 
 Each pass is a function `Program -> Program` that can be called on its own. `optimize` runs all of
 them in order, as `ft.jit` does before lowering to XLA. `explain` reports what each one did. They

@@ -103,7 +103,7 @@ def _wanted(program: Program) -> Wanted | None:
         small = features < WIDE or elements < BIG
         if small or any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
             return None
-        return Wanted("products and sums", convolutions[0], "normalised convolutions")
+        return Wanted("products and sums", convolutions[0], "normalized convolutions")
     if len(products) >= MANY and np.median([flops_of(e) for e in products]) >= LARGE:
         return Wanted("products and sums", products[0], "many large products")
     return None

@@ -218,7 +218,7 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
         # Without a loop LLVM constant-folds, and may fold exp(NaN) to any number.
         return Obstacle(e, "has one iteration")
-    return Obstacle(e, "has too few steps for its factorisations") if _is_slower(e, whole) else None
+    return Obstacle(e, "has too few steps for its factorizations") if _is_slower(e, whole) else None
 
 
 def why_not(e: Equation) -> Obstacle | None:

@@ -156,7 +156,7 @@ class Primitive:
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         """Return the operation as Python code for `ft.to_python`: an expression of the operands'
         names `xs`. inspect/python_source/writer.py documents `w` and the other results allowed.
-        Define it where it reads better than the default, which is the reference specialised to the
+        Define it where it reads better than the default, which is the reference specialized to the
         operands."""
         return w.reference(self, xs, params)
 

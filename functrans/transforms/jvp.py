@@ -417,7 +417,7 @@ def at_once(
     return _OPERATIONS.get(key) or _OPERATIONS.keep(key, _operation_at_once(primitive, types, moving, params))
 
 
-_OPERATIONS = Cache("operations linearised", 2048)
+_OPERATIONS = Cache("operations linearized", 2048)
 
 
 def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> LinearizedOperation:

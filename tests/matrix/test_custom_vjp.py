@@ -330,7 +330,7 @@ def test_a_rule_in_a_nested_program_that_closes_over_a_tracer():
 
 def test_closure_convert():
     def make(m, np_):
-        def minimise(g, x):
+        def minimize(g, x):
             converted, values = m.closure_convert(g, x)
             return solve(converted, x, *values)
 
@@ -343,7 +343,7 @@ def test_closure_convert():
             return (2.0 * ct, *[3.0 * ct * v for v in values])
 
         solve.defvjp(lambda g, x, *v: (solve(g, x, *v), (x, v)), bwd)
-        return lambda y: minimise(lambda x: np_.sin(x) * y + 1.0, y * 2.0)
+        return lambda y: minimize(lambda x: np_.sin(x) * y + 1.0, y * 2.0)
 
     for how in ("grad", "jit of grad", "grad of jit"):
         both(make, 0.7, transform=WAYS[how])

@@ -344,7 +344,7 @@ def test_what_an_operation_is_blamed_for():
 
 
 def test_tools_run_programs_of_unusual_shape():
-    """Stepped through, compared, searched for NaNs, written as Python, optimised: the same results;
+    """Stepped through, compared, searched for NaNs, written as Python, optimized: the same results;
     and all compiled as one."""
     together = ft.jit(lambda x, y: {name: f(x, y) for name, f in ODD.items()})(X, Y)
 

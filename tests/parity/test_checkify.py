@@ -93,7 +93,7 @@ def test_derivatives_of_checked_functions_of_ours():
 
 
 def test_only_what_is_checked_stands_apart():
-    """A function without checks is one equation still, which is optimised as a whole."""
+    """A function without checks is one equation still, which is optimized as a whole."""
     f = ft.jit(lambda x: fnp.sin(fnp.cos(x)).sum() * 2)
     jaxpr = jax.make_jaxpr(checkify.checkify(f))(X)
     assert str(jaxpr).count("functrans[") == 1

@@ -154,7 +154,7 @@ def two_batches(w: World) -> Any:
 
 
 def training(w: World) -> Any:
-    """An optimised step in someone's training loop."""
+    """An optimized step in someone's training loop."""
     step = w.jit(w.top.value_and_grad(lambda p, x: w.np.mean((w.np.tanh(x @ p["w"]) - 1) ** 2)))
 
     def body(p: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Un-jitted derivatives: operations are linearised as they run, composites run as one."""
+"""Un-jitted derivatives: operations are linearized as they run, composites run as one."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_linear_program_is_written_out_and_knows_its_origin():
     np.testing.assert_allclose(f_jvp(1.0), 2 * np.cos(2.0) + np.sin(2.0), rtol=1e-6)
 
 
-def test_a_jitted_function_is_linearised_without_copies_of_its_arguments(dispatches):
+def test_a_jitted_function_is_linearized_without_copies_of_its_arguments(dispatches):
     square = ft.jit(lambda x: x * x)
     _, pullback = ft.vjp(square, X)
     (g,) = pullback(jax_numpy.ones_like(X))

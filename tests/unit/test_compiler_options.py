@@ -62,7 +62,7 @@ def traces() -> Any:
 def test_the_choice():
     assert compiler_options.choice(ft.jit(convolved).program(X)) == SET
     text = str(ft.passes.explain(convolved)(X))
-    assert "options on a CPU\n    products and sums: normalised convolutions, at" in text
+    assert "options on a CPU\n    products and sums: normalized convolutions, at" in text
     assert "test_compiler_options.py" in text.partition("compiler options on a CPU")[2]
     assert compiler_options.choice(make_ir(jnp.sin)(X)) == compiler_options.DEFAULT
     narrow = make_ir(lambda x: convolved(x[:, :8], W[:8, :8]))(X)

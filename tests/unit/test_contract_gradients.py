@@ -123,7 +123,7 @@ def cast(x: Any, dtype: str) -> Any:
 
 
 def try_model(model: str, way: str, dtype: str, compiled: bool, seed: int = 3) -> None:
-    """The optimised step against the step as written, or against JAX's, compiled."""
+    """The optimized step against the step as written, or against JAX's, compiled."""
     with jax.enable_x64(dtype == "float64"):
         loss, *args = MODELS[model](np.random.default_rng(seed))
         args = cast(args, dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
@@ -195,3 +196,11 @@ def test_the_page_draws_itself(tmp_path: Path):
     assert kinds.count("forward") + kinds.count("backward") == size(of_equations(LOOP))
     assert kinds.count("exit") == 2
     assert document.count('class="arrow"') >= len(of_equations(LOOP)["edges"])
+
+
+def test_a_process_that_has_drawn_a_picture_ends(tmp_path):
+    """On Python 3.13 the engine, closed by the interpreter's own end, waited forever."""
+    pytest.importorskip("py_mini_racer", reason="an SVG is laid out by the extra functrans[draw]")
+    code = "import functrans as ft; ft.make_ir(ft.numpy.sin)(1.0).draw('x.svg')"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=120)
+    assert (tmp_path / "x.svg").exists()

@@ -192,7 +192,7 @@ SPELLINGS: dict[str, Spelling] = {
 }
 
 
-def optimised(step: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, Program]:
+def optimized(step: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Program, Program]:
     """The program as it was traced, and as it is lowered."""
     program = ft.make_ir(step)(*args)
     made = ft.passes.optimize(program)
@@ -214,7 +214,7 @@ def agree(made: Any, expected: Any, tolerance: float) -> None:
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_no_gradient_of_an_example_is_made(name):
     args = dense("float32")
-    before, made = optimised(SPELLINGS[name](jax.grad(loss)), args)
+    before, made = optimized(SPELLINGS[name](jax.grad(loss)), args)
     assert largest(before) >= 4 * WIDTH * WIDTH  # four examples' at the least
     assert largest(made) <= WIDTH * WIDTH + WIDTH * 5 + 4  # the parameters in a row
 
@@ -232,7 +232,7 @@ def test_recurrent_network(name):
     """Neither the gradients of a step's weights nor those of one example are made."""
     step = SPELLINGS[name](jax.grad(lstm_loss))
     args = recurrent("float32")
-    _, made = optimised(step, args)
+    _, made = optimized(step, args)
     carried = [
         v.type.size
         for p in with_nested(made)
@@ -265,7 +265,7 @@ def test_numbers_that_are_none(name, bad):
 
 def test_reference_agrees():
     args = dense("float32")
-    program, made = optimised(by_choice(jax.grad(loss)), args)
+    program, made = optimized(by_choice(jax.grad(loss)), args)
     leaves = jax.tree.leaves(args)
     agree(reference.run(made, leaves), reference.run(program, leaves), 1e-5)
 
@@ -282,7 +282,7 @@ def test_narrow_gradients_with_wide_norms():
         return jax.tree.map(lambda g: jnp.einsum("b...,b->...", g, c), grads)
 
     args = dense("float32")
-    _, made = optimised(step, args)
+    _, made = optimized(step, args)
     assert largest(made) <= WIDTH * WIDTH
     peer = jax.jit(step)(*args)
     agree(ft.jit(step)(*args), peer, 2e-2)
@@ -324,7 +324,7 @@ def test_library_steps():
     for spelled in (by_optax, aggregated, clipped, by_factor(optax.tree.norm)):
         step = spelled(jax.grad(loss))
         args = dense("float32")
-        _, made = optimised(step, args)
+        _, made = optimized(step, args)
         assert largest(made) <= WIDTH * WIDTH, spelled
         agree(ft.jit(step)(*args), jax.jit(step)(*args), 1e-5)
 
@@ -348,6 +348,6 @@ def test_models_of_libraries(library):
         return -jax.nn.log_softmax(apply(params, x))[y]
 
     step = by_factor(NORMS["vdot"])(jax.grad(of_example))
-    _, optimal = optimised(step, (params, x, y))
+    _, optimal = optimized(step, (params, x, y))
     assert largest(optimal) <= WIDTH * WIDTH
     agree(ft.jit(step)(params, x, y), jax.jit(step)(params, x, y), 1e-5)

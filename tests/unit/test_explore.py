@@ -49,7 +49,7 @@ def gradient(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_stages(gradient: Path):
     stages, _, _ = read(gradient)
-    assert list(stages) == ["source", "traced", "differentiated", "optimised", "StableHLO"]
+    assert list(stages) == ["source", "traced", "differentiated", "optimized", "StableHLO"]
     assert any("= tanh " in line for line in stages["traced"]["text"])
     assert any("stablehlo.tanh" in line for line in stages["StableHLO"]["text"])
     assert not any("loc(" in line for line in stages["StableHLO"]["text"])
@@ -95,7 +95,7 @@ def test_nested_programs_fold(tmp_path: Path):
         return lax.scan(lambda c, y: (c * y, jnp.sin(c)), 1.0, x)
 
     stages, _, _ = read(explore(run, tmp_path / "p.html")(np.ones(5, np.float32)))
-    assert list(stages) == ["source", "traced", "optimised", "StableHLO"]
+    assert list(stages) == ["source", "traced", "optimized", "StableHLO"]
     traced = stages["traced"]
     at = next(i for i, t in enumerate(traced["text"]) if "= scan" in t)
     inside = slice(at + 1, at + 1 + traced["inside"][at])
@@ -108,7 +108,7 @@ def test_nested_programs_fold(tmp_path: Path):
 def test_arguments_are_named_by_their_paths(tmp_path: Path):
     params = {"w": [W, W.T]}
     stages, _, _ = read(explore(nested, tmp_path / "p.html")(params, x=X))
-    for name in ("traced", "optimised"):
+    for name in ("traced", "optimized"):
         assert stages[name]["text"][1:4] == [
             "a: f32[3,2] = params['w'][0]",
             "b: f32[2,3] = params['w'][1]",
@@ -134,32 +134,32 @@ def nested(params: Any, x: Any) -> Any:
 def test_what_is_traced_is_not_guessed_below_vmap(tmp_path: Path):
     mapped = ft.vmap(ft.grad(loss), (None, 0))
     stages, _, _ = read(explore(mapped, tmp_path / "p.html")(W, X[None]))
-    assert list(stages) == ["source", "differentiated and batched", "optimised", "StableHLO"]
+    assert list(stages) == ["source", "differentiated and batched", "optimized", "StableHLO"]
     stages, _, _ = read(explore(ft.jit(loss), tmp_path / "q.html")(W, X))
-    assert list(stages) == ["source", "traced", "optimised", "StableHLO"]
+    assert list(stages) == ["source", "traced", "optimized", "StableHLO"]
 
 
 def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
     f = ft.jit(lambda x: jnp.sum(jnp.sin(x)))
-    optimised = stages(ft.grad(f), (np.ones(3, np.float32),), {})[0][-2]
-    assert optimised.name == "optimised"
-    rows = [row[0] for row in optimised.rows][1:]
+    optimized = stages(ft.grad(f), (np.ones(3, np.float32),), {})[0][-2]
+    assert optimized.name == "optimized"
+    rows = [row[0] for row in optimized.rows][1:]
     assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
 
 
 def test_static_arguments_of_a_jitted_function(tmp_path: Path):
     power = ft.jit(lambda x, n, mode="sum": getattr(x**n, mode)(), static_argnames=("n", "mode"))
     made, _, _ = read(explore(power, tmp_path / "p.html")(X, 3, mode="prod"))
-    assert any("reduce_prod" in line for line in made["optimised"]["text"])
+    assert any("reduce_prod" in line for line in made["optimized"]["text"])
     slope = ft.jit(ft.grad(lambda x, n: jnp.sum(x**n)), static_argnums=1)
     names = [s.name for s in stages(slope, (X, 3), {})[0]]
-    assert names == ["source", "traced", "differentiated", "optimised", "StableHLO"]
+    assert names == ["source", "traced", "differentiated", "optimized", "StableHLO"]
 
 
 def test_a_program(tmp_path: Path):
     program = ft.make_ir(loss)(W, X)
     made, _, _ = read(explore(program, tmp_path / "p.html")(W, X))
-    assert list(made) == ["source", "traced", "optimised", "StableHLO"]
+    assert list(made) == ["source", "traced", "optimized", "StableHLO"]
     with pytest.raises(errors.TypeMismatch, match="takes 2 values"):
         explore(program, tmp_path / "p.html")(W)
 

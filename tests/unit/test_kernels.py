@@ -142,7 +142,7 @@ def test_a_loop_of_few_steps_that_would_need_another_thread():
     assert [count_kernels(f, x) for f in (few, many, larger)] == [0, 1, 1]
     assert_close(ft.jit(few)(x), ft.jit(few, cpu="plain")(x), 1e-5)
     ((_, obstacle),) = ft.passes.explain(few)(x).loops
-    assert "has too few steps for its factorisations, at" in str(obstacle)
+    assert "has too few steps for its factorizations, at" in str(obstacle)
 
 
 def test_gradients_of_weights_do_not_need_another_thread():

@@ -297,7 +297,7 @@ def test_times_on_the_page_of_stages(tmp_path):
     data = json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
     took = {s["name"]: sum(s["columns"][-1]) for s in data["stages"]}
     assert took["source"] == pytest.approx(report.busy, abs=1e-5)
-    assert took["optimised"] == pytest.approx(report.busy, abs=1e-5)
+    assert took["optimized"] == pytest.approx(report.busy, abs=1e-5)
     assert took["traced"] == took["StableHLO"] == 0
     with pytest.raises(errors.InvalidArgument, match="Profile the same function"):
         explore(loss, tmp_path / "p.html", profile=report)(W, X[:4])

@@ -283,14 +283,14 @@ class Pair(NamedTuple):
 def test_results_stand_in_the_tree_of_the_function():
     x = np.float32(2.0)
 
-    def ran(f: Callable[..., Any], optimised: bool = False) -> Any:
-        program = ft.jit(f).program(x) if optimised else ft.make_ir(f)(x)
+    def ran(f: Callable[..., Any], optimized: bool = False) -> Any:
+        program = ft.jit(f).program(x) if optimized else ft.make_ir(f)(x)
         return written(to_python(program))(x)
 
     assert ran(lambda x: x * 2) == 4
     assert ran(lambda x: [x * 2]) == [4]
     assert ran(lambda x: {"w": x * 2, "b": {3: [(x, None), ()]}}) == {"w": 4, "b": {3: [(2, None), ()]}}
-    assert ran(lambda x: {"w": x * 2, "b": {}}, optimised=True) == {"w": 4, "b": {}}
+    assert ran(lambda x: {"w": x * 2, "b": {}}, optimized=True) == {"w": 4, "b": {}}
     assert ran(lambda x: ()) == ()
     assert ran(lambda x: None) is None
     # of classes that plain Python does not know: the leaves

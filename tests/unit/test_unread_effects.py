@@ -1,7 +1,7 @@
 """Callbacks in all that holds programs, where what these give is read, or in part, or by nobody.
 
 What is shown is what Python shows that runs the function as it is written (`disable_jit`): by the
-program as it is traced, optimised, differentiated, and by all of them compiled as one.
+program as it is traced, optimized, differentiated, and by all of them compiled as one.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def wanted(row: tuple[Any, str], ordered: bool) -> dict[str, Seen]:
 @pytest.mark.smoke
 @pytest.mark.parametrize("ordered", [False, True])
 def test_programs_show_what_python_shows(ordered: bool):
-    """As they are traced, optimised, and pushed forwards."""
+    """As they are traced, optimized, and pushed forwards."""
 
     def check(row: tuple[Any, str]) -> None:
         want = wanted(row, ordered)

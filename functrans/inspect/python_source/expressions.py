@@ -28,7 +28,7 @@ _STEPS = 16  # most steps of a list comprehension over known values that is writ
 class Expressions:
     """The variables of a function and what is known of them.
 
-    file    : the Specialiser, for calls of other functions
+    file    : the Specializer, for calls of other functions
     pending : statements to be written before the current one
     """
 
@@ -265,7 +265,7 @@ class Expressions:
         if target.attr == "append":
             function(*args)
             return None
-        self.materialise(target.value.id)  # type: ignore[attr-defined]
+        self.materialize(target.value.id)  # type: ignore[attr-defined]
         made = ast.Attribute(self.lifted(target.value), target.attr, ast.Load())
         return Unknown(ast.Call(made, [self.file.lift(a) for a in args], []))
 

@@ -1,7 +1,7 @@
 """Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy;
 unknown values (`Unknown`) and operands (`Operand`), which have an expression already.
 
-In: a value in the specialisation of a reference function. Out: the `ast` node that computes it in
+In: a value in the specialization of a reference function. Out: the `ast` node that computes it in
 the written file, or NotLiftable.
 """
 
@@ -20,7 +20,7 @@ from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_inexact, is_key_dtype
 
 # --- unknown values -------------------------------------------------------------------------------
-# In the specialisation of a reference function: arrays that exist only when the written file runs.
+# In the specialization of a reference function: arrays that exist only when the written file runs.
 
 
 class NotStatic(Exception):
@@ -258,7 +258,7 @@ def function_name(function: Any, imports: Imports) -> str | None:
 
 
 def is_ours(function: Any) -> bool:
-    """Return whether it is a function of this library, to be specialised rather than called."""
+    """Return whether it is a function of this library, to be specialized rather than called."""
     while not isinstance(function, types.FunctionType):
         inner = [getattr(function, name, None) for name in ("__wrapped__", "func", "__func__")]
         function = next(filter(None, inner), None)

@@ -30,7 +30,7 @@ _UNROLLED = 4  # most steps of a loop over known values whose body has to be wri
 
 
 class Body(Expressions):
-    """A function, or part of one, that is being specialised."""
+    """A function, or part of one, that is being specialized."""
 
     def block(self, statements: Sequence[ast.stmt]) -> tuple[list[ast.stmt], bool]:
         """Return the remaining statements, and whether what follows is unreachable."""
@@ -179,7 +179,7 @@ class Body(Expressions):
                 owner[index] = value
                 return []
         if isinstance(target.value, ast.Name):
-            self.materialise(target.value.id)
+            self.materialize(target.value.id)
         return [_statement(ast.Assign([self._place(target)], self.lift(value, target)))]
 
     def _place(self, target: ast.expr) -> ast.expr:
@@ -278,9 +278,9 @@ class Body(Expressions):
         self.fixed.update(names)
         for name in dict.fromkeys(names):
             if name in self.env:
-                self.materialise(name)
+                self.materialize(name)
 
-    def materialise(self, name: str) -> None:
+    def materialize(self, name: str) -> None:
         """Write out a known variable, so that the written code can change it."""
         value: Any = self.env[name]
         if is_unknown(value) and isinstance(value.node, ast.Name) and value.node.id == name:

@@ -5,7 +5,7 @@ does) and computes the same numbers: functions, one per program (`File`).
 
     naming      the user's names and lines
     writer      programs as functions; `Writer`, which is passed to a primitive
-    specialise  reference functions as source (statements, expressions, lift)
+    specialize  reference functions as source (statements, expressions, lift)
 
 A primitive defines how it is written by
 
@@ -13,7 +13,7 @@ A primitive defines how it is written by
                                          -> ["x", "y"]         an expression for each result
                                          -> None               it has assigned `w.outs` by `w.line`
 
-otherwise its `reference` is specialised and added to the file (specialise.py). A subclass that
+otherwise its `reference` is specialized and added to the file (specialize.py). A subclass that
 overrides `reference` does not inherit a `numpy_source`.
 """
 
@@ -51,7 +51,7 @@ from functrans.inspect.python_source.naming import (
     result_names,
     returned,
 )
-from functrans.inspect.python_source.specialise import Specialiser
+from functrans.inspect.python_source.specialize import Specializer
 from functrans.ir.check import check_program
 from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
@@ -69,7 +69,7 @@ class File:
 
     def __init__(self, program: Program):
         self.imports: Imports = Imports()
-        self.references: Specialiser = Specialiser(self.imports)
+        self.references: Specializer = Specializer(self.imports)
         self.names: Names = Names()  # of functions and constants
         self.one_file: bool = is_one_file(program)
         self.functions: list[str] = []
@@ -342,7 +342,7 @@ class Writer:
         return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
 
     def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
-        """Return the primitive's reference, specialised."""
+        """Return the primitive's reference, specialized."""
         args = [
             Unknown(ast.parse(x.full, mode="eval").body, t) for x, t in zip(xs, self.in_types, strict=True)
         ]

@@ -1,7 +1,7 @@
 """Equations that are not in the table: they stay JAX's, with JAX's own rules.
 
 In: an equation. Out: a `jax_call` of it. Equal equations share one body, so their rules are traced
-once, and equal calls are recognised as equal.
+once, and equal calls are recognized as equal.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Body(OneEquation):
         def forward(*primals: Any) -> Any:
             return jax.linearize(self.of_some(active, primals), *only(primals, active))
 
-        run = self.rule("linearised", ("linearize", active), forward, self.types)
+        run = self.rule("linearized", ("linearize", active), forward, self.types)
         push_tree = run.out_tree.children()[1]
         types = run.types[len(self.out_types) :]
         n = len(types)
@@ -94,7 +94,7 @@ class Body(OneEquation):
             moved = jax.tree.unflatten(push_tree, values[:n])(*values[n:])
             return [moved[i] for i in self.moving]
 
-        push = self.rule("linearised", ("push", active), pushed, [*types, *only(self.types, active)])
+        push = self.rule("linearized", ("push", active), pushed, [*types, *only(self.types, active)])
         return run, push
 
     def transposed(self, linear: Active) -> Imported:

@@ -74,7 +74,7 @@ def position(name: str, dtypes: Sequence[str], operand: Any, axis: int, index: s
     )
 
 
-def normalised(name: str, dtypes: Sequence[str], function: Callable[..., Any]) -> list[Case]:
+def normalized(name: str, dtypes: Sequence[str], function: Callable[..., Any]) -> list[Case]:
     """Along one axis, several, of one element, of none, far from zero."""
     few = [d for d in FEW if d in dtypes]
 
@@ -161,7 +161,7 @@ CASES: list[Case] = [
             position(name, FLOATS, fixed(NANS), 1, "int32", "nans"),
         )
     ],
-    *normalised("softmax", FLOATS, nn.softmax),
+    *normalized("softmax", FLOATS, nn.softmax),
     *running("cumsum", NUMBERS),
     *running("cumprod", NUMBERS),
     *running("cummax", NUMBERS),

@@ -28,7 +28,7 @@ TURN = 0.1  # seconds
 TOLERANCE = 1e-4  # of float32 sums of up to a million terms, relative to an array's largest number
 
 
-def optimiser_private() -> Iterator[Row]:
+def optimizer_private() -> Iterator[Row]:
     """Per-example gradients: clipped and summed, their norms, or their mean and variance."""
     yield from dp_rows("MLP, batch 64", private.mlp(64), 1 / 100, 1 / 100)
     yield from dp_rows("MLP, batch 256", private.mlp(256), 1 / 100, 1 / 100)
@@ -59,7 +59,7 @@ def optimiser_private() -> Iterator[Row]:
             yield from gain_rows(f"{kind}, {name}", made(of, model), model.args, goal, memory)
 
 
-def optimiser_algebra() -> Iterator[Row]:
+def optimizer_algebra() -> Iterator[Row]:
     """Products of matrices of which only a small part is wanted."""
     n = 1500
     a, b, v = private.normal(n, n), private.normal(n, n, seed=1), private.normal(n)
@@ -73,7 +73,7 @@ def optimiser_algebra() -> Iterator[Row]:
         yield from gain_rows(f"{name}, n = {n}", make, (a, b, v), 0.1, None, memory=False)
 
 
-def optimiser_controls() -> Iterator[Row]:
+def optimizer_controls() -> Iterator[Row]:
     """Training steps with nothing to gain."""
     table = controls.controls()
     for name, control in table.items():

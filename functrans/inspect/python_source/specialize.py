@@ -1,4 +1,4 @@
-"""Reference functions as source, specialised to what is known of an equation.
+"""Reference functions as source, specialized to what is known of an equation.
 
 A primitive's `reference` is a method that uses parameters, dtypes and other functions of this
 library. For one equation all of these are known, and what remains is NumPy:
@@ -13,7 +13,7 @@ library. For one equation all of these are known, and what remains is NumPy:
 So no operation is written twice. This is partial evaluation, statement by statement (Jones, Gomard,
 Sestoft: Partial Evaluation, 1993, chapter 4): what is known is computed, the rest is written out.
 In: a function, its operands as `Unknown`s, its parameters. Out: the expression of the result, and
-in `Specialiser.texts` the functions that it calls.
+in `Specializer.texts` the functions that it calls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from functrans.ir.types import ArrayType
 _INLINED = 14  # most nodes of a function's only expression that replaces its call
 
 
-class Specialiser:
+class Specializer:
     """The reference functions of one file.
 
     texts   : their source, callees first
@@ -154,7 +154,7 @@ def _as_parameters(value: Any, name: str, given: dict[str, ast.expr]) -> Any:
 
 
 def _described(value: Any) -> Any:
-    """Return a key of what a specialised function depends on."""
+    """Return a key of what a specialized function depends on."""
     if is_unknown(value):
         return (ast.dump(value.node), value.known_type)
     if isinstance(value, dict):
