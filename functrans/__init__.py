@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from jax import device_count as device_count
     from jax import device_get as device_get
     from jax import devices as devices
+    from jax import disable_jit as disable_jit
     from jax import distributed as distributed
     from jax import dlpack as dlpack
     from jax import ds as ds
@@ -148,7 +149,6 @@ if TYPE_CHECKING:
     from functrans.api.jacobians import jacrev as jacobian  # noqa: F401
     from functrans.api.jacobians import jacrev as jacrev
     from functrans.api.jit import clear_caches as clear_caches
-    from functrans.api.jit import disable_jit as disable_jit
     from functrans.api.jit import jit as jit
     from functrans.api.pmap import pmap as pmap
     from functrans.api.programs import eval_shape as eval_shape
@@ -179,7 +179,7 @@ else:
                 "Device NamedSharding P Ref ShapeDtypeStruct Shard block_until_ready "
                 "check_tracer_leaks checking_leaks config copy_to_host_async debug_infs "
                 "debug_key_reuse debug_nans default_backend default_device default_matmul_precision "
-                "default_prng_impl device_count device_get devices distributed dlpack ds "
+                "default_prng_impl device_count device_get devices disable_jit distributed dlpack ds "
                 "effects_barrier empty_ref enable_checks enable_custom_prng enable_x64 "
                 "explain_cache_misses float0 free_ref freeze host_count host_id host_ids "
                 "legacy_prng_key live_arrays local_device_count local_devices log_compiles "
@@ -202,7 +202,7 @@ else:
             "functrans.api.derivatives": ("grad jvp linear_transpose linearize value_and_grad vjp"),
             "functrans.api.devices": "device_put",
             "functrans.api.jacobians": "fwd_and_bwd hessian jacfwd jacrev jacrev=jacobian",
-            "functrans.api.jit": "clear_caches disable_jit jit",
+            "functrans.api.jit": "clear_caches jit",
             "functrans.api.pmap": "pmap",
             "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
             "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",

@@ -184,6 +184,10 @@ class OutsideReference(NotSupported):
     """A function whose program is cached uses a reference (`new_ref`) created outside of it."""
 
 
+class SymbolicSize(NotSupported):
+    """An array has a size that is a symbol (`jax.export`) where functrans needs a number."""
+
+
 class NotLinear(FunctransError, NotImplementedError):
     """The function to be transposed is not linear."""
 

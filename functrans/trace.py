@@ -28,7 +28,7 @@ import numpy as np
 
 from functrans import jax_trace, runtime
 from functrans.caching import cached
-from functrans.flags import deciding, decisive
+from functrans.flags import deciding, decisive, flags
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
@@ -60,7 +60,6 @@ class _State(threading.local):
     provenance: tuple[Source | None, Origin | None] | None = None  # None: the user's line
     depth: int = 0  # nesting depth of the programs being staged
     axes: tuple[tuple[Any, int], ...] = ()  # named axes in scope and their sizes, innermost last
-    jit_disabled: bool = False  # run jitted functions and the functions of loops and branches in Python
 
     @property
     def trace(self) -> Any:
@@ -372,13 +371,13 @@ def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], n
 # Python's recursion limit, tracing continues in a new thread, which has its own stack, every so
 # many levels.
 _LEVELS_PER_STACK = 25
-_STATE = ("innermost", "below", "provenance", "depth", "axes", "jit_disabled")
+_STATE = ("innermost", "below", "provenance", "depth", "axes")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
     here = {k: getattr(state, k) for k in _STATE}
     place = jax_trace.place()
-    decided = decisive()
+    decided, disabled = decisive(), flags.jax_disable_jit
     made: list[Program] = []
     failed: list[BaseException] = []
 
@@ -386,7 +385,7 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
         state.__dict__.update(here)
         jax_trace.go_to(place)
         try:
-            with deciding(decided):
+            with deciding(decided), jax.disable_jit(disabled):
                 made.append(run())
         except BaseException as error:  # raised again below, in the caller's thread
             failed.append(error)

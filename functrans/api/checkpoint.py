@@ -21,11 +21,10 @@ from functrans.ir.source import brief, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.arguments import as_array
-from functrans.lax.staging import staged
+from functrans.lax.staging import or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.primitives.calls.checkpoint import name as _name
-from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
@@ -105,7 +104,6 @@ def checkpoint(
         how["prevent_cse"] = False
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> function of the dynamic ones
 
-    @boundary
     @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
@@ -114,18 +112,17 @@ def checkpoint(
         of_dynamic = statics.bound(static)
         with contextlib.suppress(TypeError):  # unhashable static arguments are traced every time
             of_dynamic = bound.setdefault(exactly(static), of_dynamic)
-        if policy is None and traced_by_jax():
-            return jax.checkpoint(of_dynamic, prevent_cse=prevent_cse)(*dynamic[0], **dynamic[1])
-        try:
-            made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
-        except errors.OutsideReference:
-            if policy is not None:
-                raise
-            return jax.checkpoint(of_dynamic, prevent_cse=prevent_cse)(*dynamic[0], **dynamic[1])
+        made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)
 
-    return call
+    def by_jax(*args: Any, **kwargs: Any) -> Any:
+        static, (dynamic, named) = statics.split(args, kwargs)
+        return jax.checkpoint(statics.bound(static), prevent_cse=prevent_cse)(*dynamic, **named)
+
+    if policy is None:
+        call = or_by_jax(by_jax)(call)
+    return boundary(call)
 
 
 remat = checkpoint

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import jax
 from jax import tree_util
 
 from functrans import errors
@@ -20,6 +21,7 @@ from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.lax.barriers import stop_gradient
+from functrans.lax.staging import or_by_jax
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -204,7 +206,14 @@ class custom_jvp(CustomFunction[_P, _R]):
 
         self.defjvp(jvp)
 
+    def by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call JAX's function with the same rule."""
+        made: Any = jax.custom_jvp(self.fun, self.nondiff_argnums)
+        made.defjvp(self.jvp, self.symbolic_zeros)
+        return made(*self.positional(args, kwargs))
+
     @boundary
+    @or_by_jax(by_jax, typed=False)
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if self.jvp is None:
             raise self.undefined("defjvp or defjvps")
@@ -291,7 +300,14 @@ class custom_vjp(CustomFunction[_P, _R]):
         self.symbolic_zeros = symbolic_zeros
         self.optimize_remat = optimize_remat
 
+    def by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call JAX's function with the same rule."""
+        made: Any = jax.custom_vjp(self.fun, self.nondiff_argnums)
+        made.defvjp(self.fwd, self.bwd, symbolic_zeros=self.symbolic_zeros)
+        return made(*self.positional(args, kwargs))
+
     @boundary
+    @or_by_jax(by_jax, typed=False)
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if self.fwd is None or self.bwd is None:
             raise self.undefined("defvjp")

@@ -31,7 +31,7 @@ from functrans.ir.program import Program, prune
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.distributed.sharding import traced_by_jax
+from functrans.lax.staging import or_by_jax
 from functrans.trace import evaluate, literal, state, tracing, typeof
 from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import Linear, backward, check_linear
@@ -42,6 +42,10 @@ _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _Aux = TypeVar("_Aux")
 _jax: Any = jax  # whose overloads take no `has_aux: bool`
+
+
+def _jvp_of_jax(fun: Any, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux)
 
 
 @overload
@@ -63,6 +67,7 @@ def jvp(
     fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool
 ) -> tuple[PyTree, ...]: ...
 @boundary
+@or_by_jax(_jvp_of_jax)
 def jvp(
     fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool = False
 ) -> tuple[PyTree, ...]:
@@ -95,8 +100,6 @@ def jvp(
                 f"jvp: {name} must be a tuple or list with one entry per argument, got "
                 f"{type(given).__name__}, {here()}\nWrite jvp(f, (x,), (dx,))."
             )
-    if traced_by_jax():
-        return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux)
     flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
     outs, out_tangents = run_dual(flat, leaves, tangent_leaves)
     out, aux = flat.results(outs)
@@ -123,6 +126,7 @@ def linearize(
 @overload
 def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
+@or_by_jax(lambda *primals, **how: _jax.linearize(*primals, **how))
 def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Evaluate a function, and return its linearization at that point.
 
@@ -144,8 +148,6 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
       6.0
     """
     check_callable(fun, "linearize")
-    if traced_by_jax():
-        return _jax.linearize(fun, *primals, has_aux=has_aux)
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
@@ -182,6 +184,7 @@ def vjp(
 @overload
 def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool) -> tuple[PyTree, ...]: ...
 @boundary
+@or_by_jax(lambda *primals, **how: _jax.vjp(*primals, **how))
 def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> tuple[PyTree, ...]:
     """Evaluate a function, and return its pullback (vector-Jacobian product) at that point.
 
@@ -209,8 +212,6 @@ def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> 
       5.0 2.0
     """
     check_callable(fun, "vjp")
-    if traced_by_jax():
-        return _jax.vjp(fun, *primals, has_aux=has_aux)
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
@@ -292,11 +293,13 @@ def value_and_grad(
     check_callable(fun, "grad")
     numbers, several = positions(argnums)
 
+    def by_jax(*args: Any, **kwargs: Any) -> Any:
+        return jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
+
     @boundary
+    @or_by_jax(by_jax)
     @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
-        if traced_by_jax():
-            return jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
         chosen = choose(fun, args, numbers)
         leaves, in_tree = tree.flatten((chosen, {}))
         leaves = as_arrays(leaves, lambda: names_of(chosen, numbers))
@@ -318,6 +321,7 @@ def value_and_grad(
 
 
 @boundary
+@or_by_jax(lambda *primals: jax.linear_transpose(*primals))
 def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[PyTree], tuple[PyTree, ...]]:
     """Return the transpose of a linear function.
 
@@ -341,8 +345,6 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
       >>> print(f_t(3.0)[0])
       6.0
     """
-    if traced_by_jax():
-        return jax.linear_transpose(fun, *primals)
     leaves, in_tree = tree.flatten((primals, {}))
     types = [typeof(x) for x in leaves]
     for t in types:

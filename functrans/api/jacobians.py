@@ -28,7 +28,7 @@ from functrans.api.jit import jit
 from functrans.api.vmap import vmap
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
-from functrans.primitives.distributed.sharding import traced_by_jax
+from functrans.lax.staging import or_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import typeof
 from functrans.typing import PyTree
@@ -64,11 +64,13 @@ def jacfwd(
     check_callable(fun, "jacfwd")
     numbers, several = positions(argnums)
 
+    def by_jax(*args: Any, **kwargs: Any) -> Any:
+        return jax.jacfwd(fun, argnums, has_aux, holomorphic)(*args, **kwargs)
+
     @boundary
+    @or_by_jax(by_jax)
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        if traced_by_jax():
-            return jax.jacfwd(fun, argnums, has_aux, holomorphic)(*args, **kwargs)
         chosen = tree.map(as_array, choose(fun, args, numbers))
         check_jacobian(fun, chosen, numbers, holomorphic)
 
@@ -106,11 +108,13 @@ def jacrev(
     check_callable(fun, "jacrev")
     numbers, several = positions(argnums)
 
+    def by_jax(*args: Any, **kwargs: Any) -> Any:
+        return jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
+
     @boundary
+    @or_by_jax(by_jax)
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        if traced_by_jax():
-            return jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
         chosen = tree.map(as_array, choose(fun, args, numbers))
         types = [typeof(x) for x in tree.leaves(chosen)]
         check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -153,7 +153,7 @@ def jit(
     @functools.wraps(fun)
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
-            if (state.innermost is not None and state.trace is not None) or state.jit_disabled:
+            if state.innermost is not None and state.trace is not None:
                 return nested(args, kwargs)
             while True:
                 try:
@@ -270,8 +270,7 @@ class _Entry:
         statics = self.shared.statics
         fun = statics.fun
         if flags.jax_disable_jit:  # jax.jit then calls this without tracing
-            with disable_jit():
-                return fun(*args, **kwargs)
+            return fun(*args, **kwargs)
         if xla.is_looking_for_nans():
             made = statics.staged(args, kwargs)
             xla.stop_at_first_nan(made.program, made.leaves)
@@ -344,34 +343,6 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, jax.Array)
 
 
-@contextmanager
-def disable_jit(disable: bool = True) -> Iterator[None]:
-    """Run jitted functions and `lax` control flow as plain Python, for debugging.
-
-    While it is active in this thread, `ft.jit(f)` runs `f`; `lax.scan`, `fori_loop`, `while_loop`
-    and `map` are Python loops; `cond` and `switch` call the chosen branch. So values can be printed
-    and breakpoints set. Single operations are still compiled. Where a value is not concrete, such
-    as a condition inside `vmap`, loops and branches are traced as usual.
-
-    Arguments:
-      disable: False: enable `jit` again.
-
-    Source: `jax.disable_jit`.
-
-    Example:
-      >>> import functrans as ft
-      >>> with ft.disable_jit():
-      ...     print(ft.jit(lambda x: x * 2 if float(x) > 0 else x)(3.0))
-      6.0
-    """
-    outer = state.jit_disabled
-    state.jit_disabled = disable
-    try:
-        yield
-    finally:
-        state.jit_disabled = outer
-
-
 class Nested:
     """A jitted function called while another function is traced: one equation that holds the
     program. The function is traced once per signature."""
@@ -387,7 +358,7 @@ class Nested:
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fun = self.statics.fun
-        if self.inline or state.jit_disabled:
+        if self.inline or flags.jax_disable_jit:
             return fun(*args, **kwargs)
         self.statics.check(args, kwargs)
         static, dynamic = self.statics.split(args, kwargs)
@@ -456,6 +427,8 @@ def explain(
         check_kept(x)
         try:
             typeof(x)
+        except errors.SymbolicSize:
+            return
         except errors.NotAnArray:
             name = names[i] if len(names) == len(leaves) else ""  # else some arguments are static
             raise errors.NotAnArray(not_an_array(x, name)) from None

@@ -22,8 +22,8 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
+from functrans.lax.staging import or_by_jax
 from functrans.passes.inlining import inline
-from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
 from functrans.typing import PyTree
@@ -124,6 +124,7 @@ def make_jaxpr(
 
 
 @boundary
+@or_by_jax(lambda *args, **kwargs: jax.eval_shape(*args, **kwargs))
 def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> PyTree:
     """Return the shapes and dtypes of a function's results without computing them.
 
@@ -141,8 +142,6 @@ def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> P
       >>> ft.eval_shape(lambda x: x @ x, ft.ShapeDtypeStruct((3, 3), "float32"))
       ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
-    if traced_by_jax():
-        return jax.eval_shape(fun, *args, **kwargs)
     if isinstance(fun, Jitted):  # which knows its static arguments
         return fun.eval_shape(*args, **kwargs)
     return _structs(StaticArguments(fun, None, None).staged(args, kwargs))

@@ -15,7 +15,7 @@ from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_vmappable, vmappables
-from functrans.primitives.distributed.sharding import traced_by_jax
+from functrans.lax.staging import or_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
@@ -195,10 +195,15 @@ def vmap(
     spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
     spmd = () if spmd_axis_name is None else spmd
 
+    def by_jax(*args: Any, **kwargs: Any) -> Any:
+        run = jax.vmap(fun, in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
+        return run(*args, **kwargs)
+
     @boundary
+    @or_by_jax(by_jax)
     @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if traced_by_jax() or _hold_sparse((args, kwargs)):
+        if _hold_sparse((args, kwargs)):
             return by_jax(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
@@ -222,10 +227,6 @@ def vmap(
             _place(t, y, d, to, axes, sum_match) for y, d, to in zip(results, found, wanted, strict=True)
         ]
         return tree.unflatten(flat.out_tree, placed)
-
-    def by_jax(*args: Any, **kwargs: Any) -> Any:
-        run = jax.vmap(fun, in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
-        return run(*args, **kwargs)
 
     def by_values(leaves: Sequence[Any], dims: Sequence[int | None], in_tree: Any) -> Any:
         """Run `mapped` for leaves that are references (`new_ref`). For each mapped reference, make

@@ -144,7 +144,7 @@ _DOES = {
     "pmap.py": "batched",
     "shard_map.py": "batched",
 }
-_SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py")
+_SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py", "staging.py")
 
 
 def _chain(fun: Any) -> Iterator[Any]:

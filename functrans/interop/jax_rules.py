@@ -13,6 +13,7 @@ as equations of that primitive.
     dead code   the part of the program that computes the used results
     checkpoint  the program with the values that the policy saves as extra results, and the part
                 that recomputes the rest
+    jet         the program of the Taylor coefficients
 
 A derived program is cached on the program it was made from. It is optimized when it is lowered, by
 the passes that the user chose. JAX evaluates eagerly while our transformations run, so that its
@@ -21,6 +22,7 @@ outer trace records only the equations bound here and no intermediate constants.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import compress
 from typing import Any
@@ -37,7 +39,7 @@ from functrans.backends.xla import Preparation
 from functrans.caching import memo
 from functrans.interop.jaxprs.calls import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
-from functrans.ir.types import ArrayType, float0
+from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.loading import when_imported
 from functrans.primitives.calls.checkpoint import divided
 from functrans.primitives.dependence import fewer, reading, restricted, take
@@ -45,6 +47,7 @@ from functrans.primitives.distributed.sharding import of_type, sharding_constrai
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.trace import at_once, stage, typeof
 from functrans.transforms.batch import Batching
+from functrans.transforms.jet import jet_program
 from functrans.transforms.jvp import split
 from functrans.transforms.transpose import Transposition
 
@@ -204,6 +207,28 @@ def partly_kept(
     return forward, again, [False] * n, [True] * n, [*kept, *missing]
 
 
+def jet(
+    primals: Sequence[Any], series: Sequence[Sequence[Any]], *, program: Program, preparation: Preparation
+) -> tuple[list[Any], list[list[Any]]]:
+    """Apply the rule of `jax.experimental.jet`: the series hold Taylor coefficients."""
+    order = len(series[0])
+
+    def moving(types: Sequence[ArrayType]) -> tuple[tuple[bool, ...], ...]:
+        return tuple([(is_inexact(t.dtype),) * order for t in types])
+
+    given, wanted = moving(program.in_types), moving(program.out_types)
+    with at_once():
+        made, _ = jet_program(program, order, given, wanted)
+    terms = [c for cs, moves in zip(series, given, strict=True) if all(moves) for c in cs]
+    n = len(program.outputs)
+    outs = xla.bind(made, [*primals, *terms], preparation)
+    found = iter(outs[n:])
+    return outs[:n], [
+        [next(found) if moves else jax.numpy.zeros_like(y) for moves in pattern]
+        for y, pattern in zip(outs[:n], wanted, strict=True)
+    ]
+
+
 for _primitive in xla.PRIMITIVES:
     ad.primitive_jvps[_primitive] = derivative
     ad.primitive_transposes[_primitive] = transpose
@@ -211,6 +236,13 @@ for _primitive in xla.PRIMITIVES:
     pe.dce_rules[_primitive] = without_unread
     pe.partial_eval_jaxpr_custom_rules[_primitive] = partly_kept
 
-# Two more rule tables are in modules that JAX imports lazily.
+# Three more rule tables are in modules that JAX imports lazily.
+
+
+def _fill_jet_rules() -> None:
+    sys.modules["jax.experimental.jet"].jet_rules.update(dict.fromkeys(xla.PRIMITIVES, jet))
+
+
+when_imported("jax.experimental.jet", _fill_jet_rules)
 when_imported("jax._src.checkify", lambda: runtime.load("rules in checkify"))
 when_imported("jax.experimental.key_reuse._core", lambda: runtime.load("rules in key_reuse"))

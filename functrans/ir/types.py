@@ -85,7 +85,10 @@ _ADDING = threading.RLock()
 
 @cached("types", 16_384)  # keyed by the caller's spelling (np.float32, sizes as np.int64, ...)
 def _interned(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ArrayType:
-    shape = tuple([operator.index(d) for d in shape])
+    try:
+        shape = tuple([operator.index(d) for d in shape])
+    except TypeError:
+        raise _no_size(shape) from None
     if not is_key_dtype(dtype):
         dtype = np.dtype(dtype)
     key = (shape, dtype, bool(weak_type))
@@ -96,6 +99,17 @@ def _interned(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ArrayType:
             found.shape, found.dtype, found.weak_type = key
             found.ndim, found.size = len(shape), math.prod(shape)
     return found
+
+
+def _no_size(shape: tuple[Any, ...]) -> Exception:
+    """Return the error for a shape with an entry that is not an integer."""
+    if not any([type(d).__name__ == "_DimExpr" for d in shape]):
+        return TypeError(f"the sizes {shape} must be integers")
+    return errors.SymbolicSize(
+        f"the shape ({', '.join(map(str, shape))}) has a symbol as a size, but programs of functrans have "
+        f"fixed sizes, {here()}\nFor jax.export, use functions of jax.numpy and jax.lax inside ft.jit, "
+        "ft.grad, ft.vmap and other transformations: there JAX traces."
+    )
 
 
 _SHORT = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.flags import flags
 from functrans.ir.source import brief_with_type, here
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
@@ -33,7 +34,7 @@ from functrans.primitives.control_flow.while_loop import while_loop as _while
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, lt, ne
 from functrans.primitives.elementwise.selection import clamp
-from functrans.trace import concrete_value, literal, state, typeof
+from functrans.trace import concrete_value, literal, typeof
 from functrans.typing import ArrayLike, PyTree
 
 __all__ = ["cond", "fori_loop", "switch", "while_loop"]
@@ -138,7 +139,7 @@ def switch(
 
 @or_by_jax(lambda _, index, branches, operands: jax.lax.switch(index, branches, *operands))
 def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Any) -> Any:
-    known = concrete_value(index) if state.jit_disabled else None
+    known = concrete_value(index) if flags.jax_disable_jit else None
     if known is not None:
         return branches[int(known)](*operands)
     leaves, in_tree = array_leaves((tuple(operands), {}))
@@ -207,7 +208,7 @@ def while_loop(
     """
     check_function(cond_fun, "while_loop", "cond_fun")
     check_function(body_fun, "while_loop", "body_fun")
-    if state.jit_disabled and concrete_value(going := cond_fun(init_val)) is not None:
+    if flags.jax_disable_jit and concrete_value(going := cond_fun(init_val)) is not None:
         carry = init_val
         while concrete_value(going):
             carry = body_fun(carry)

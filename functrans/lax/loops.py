@@ -10,6 +10,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.flags import flags
 from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array, axis_index, invalid
@@ -29,7 +30,7 @@ from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import reshape, rev, slice_, slice_axis
-from functrans.trace import state, typeof
+from functrans.trace import typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
 
@@ -77,7 +78,7 @@ def scan(
     arrays, _ = array_leaves(xs)
     n = _length("scan", xs, arrays, length)
     unroll = _unroll(unroll, n)
-    if n and state.jit_disabled:
+    if n and flags.jax_disable_jit:
         return _in_python(f, init, xs, n, reverse)
     rows = [t.update(shape=t.shape[1:]) for t in map_types(arrays)]
     in_tree = tree.structure(((init, xs), {}))

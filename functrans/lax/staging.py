@@ -116,8 +116,9 @@ def operation_of(fun: Callable[..., Any], usual: str) -> str:
 
 
 def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], _F]:
-    """Wrap an operation that takes functions: run JAX's operation if one of them uses a reference
-    (`new_ref`) made outside of it, and, if `typed`, where types have shardings."""
+    """Wrap an operation or a transformation: run JAX's, `theirs`, where sizes are symbols
+    (`jax.export`), if a function uses a reference (`new_ref`) made outside of it, and, if `typed`,
+    where types have shardings."""
 
     def decorate(ours: _F) -> _F:
         @functools.wraps(ours)
@@ -127,6 +128,10 @@ def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], 
             try:
                 return ours(*args, **kwargs)
             except errors.OutsideReference:
+                return theirs(*args, **kwargs)
+            except errors.SymbolicSize:
+                if state.trace is not None:  # the transformation around this one is left to JAX
+                    raise
                 return theirs(*args, **kwargs)
 
         return call  # type: ignore[return-value]

@@ -150,7 +150,7 @@ def _sums_rows(e: Equation) -> bool:
     n, x, y = len([name for name in lhs if name not in out]), *(v.type for v in e.inputs)
     if not n or len(e.params) > 3 or lhs[:n] != rhs[:n] or {*lhs} & {*rhs} & {*out}:
         return False
-    large = min(x.ndim, y.ndim) > n and x.size * y.size >= _PRODUCTS * prod(x.shape[:n])
+    large = min(x.ndim, y.ndim) > n and x.size * y.size >= _PRODUCTS * prod(x.shape[:n]) > 0
     return large and dtype_class(x.dtype) == "float" and x.dtype.itemsize >= 4
 
 

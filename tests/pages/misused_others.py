@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 
 import jax
+import jax.export
 import numpy as np
 
 from functrans import errors
@@ -74,6 +75,12 @@ def a_custom_rule_that_closes_over_an_argument(m, jnp):
         return scaled(1.0)  # <-
 
     m.grad(f)(2.0)
+
+
+@misuse(errors.SymbolicSize, "(n, 3)", "jax.numpy", jax=False)
+def a_program_for_a_symbol(m, jnp):
+    (n,) = jax.export.symbolic_shape("n")
+    m.make_ir(jnp.sin)(m.ShapeDtypeStruct((n, 3), "float32"))  # <-
 
 
 @misuse(errors.ParseError, "line", jax=False)

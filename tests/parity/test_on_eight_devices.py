@@ -23,7 +23,7 @@ from tests.parity import (
 
 COUNTS = {
     test_pmap: len(test_pmap.CASES) * 2 + 14,
-    test_shard_map: len(test_shard_map.CASES) * 2 + 8,
+    test_shard_map: len(test_shard_map.CASES) * 2 + 12,
     test_spmd_axis_name: len(test_spmd_axis_name.CASES) * 2 + 3,
     test_explicit_axes: test_explicit_axes.USUAL + 7,
     test_ours_inside_shard_map: len(test_ours_inside_shard_map.CASES) * 4

@@ -8,6 +8,7 @@ import jax.custom_batching
 import jax.export
 import numpy as np
 import pytest
+from jax.experimental.jet import jet as jax_jet
 
 import functrans as ft
 import functrans.numpy as jnp
@@ -166,7 +167,91 @@ def test_export_with_symbols_for_sizes():
     np.testing.assert_array_equal(f(np.ones((2, 2), "float32")), [1, 1, 2, 2])
 
 
+def mean_square(x):
+    return jax.numpy.mean(jax.numpy.tanh(x) ** 2)
+
+
+def with_rule(kind):
+    f = kind(lambda x: jax.numpy.sin(x))
+    if kind in (ft.custom_vjp, jax.custom_vjp):
+        f.defvjp(lambda x: (f(x), x), lambda x, g: (g * 2 * jax.numpy.cos(x),))
+    else:
+        f.defjvp(lambda x, dx: (f(*x), 2 * dx[0] * jax.numpy.cos(x[0])))
+    return lambda x: f(x).sum()
+
+
+SYMBOLIC = {
+    "grad": lambda m: m.grad(mean_square),
+    "value_and_grad": lambda m: m.value_and_grad(m.jit(mean_square)),
+    "gradients by row": lambda m: m.vmap(m.grad(mean_square)),
+    "hessians by row": lambda m: m.vmap(m.hessian(mean_square)),
+    "grad of a captured array": lambda m: lambda x: m.grad(lambda w: mean_square(x * w))(2.0),
+    "jvp": lambda m: lambda x: m.jvp(mean_square, (x,), (x,)),
+    "vjp": lambda m: lambda x: m.vjp(mean_square, x)[1](1.0),
+    "linearize": lambda m: lambda x: m.linearize(mean_square, x)[1](x),
+    "linear_transpose": lambda m: lambda x: m.linear_transpose(lambda y: 2 * y, x)(x),
+    "checkpoint": lambda m: m.grad(m.checkpoint(mean_square)),
+    "scan": lambda m: m.grad(lambda x: m.lax.scan(lambda c, _: (c * x, c), x, None, 3)[1].sum()),
+    "fori_loop": lambda m: lambda x: m.lax.fori_loop(0, 3, lambda i, c: c * 2, x),
+    "while_loop": lambda m: lambda x: m.lax.while_loop(lambda c: c.sum() < 99, lambda c: c * 2, x),
+    "cond": lambda m: m.grad(lambda x: m.lax.cond(x.sum() > 0, mean_square, lambda x: x.sum(), x)),
+    "custom_vjp": lambda m: m.grad(with_rule(m.custom_vjp)),
+    "custom_jvp": lambda m: m.grad(with_rule(m.custom_jvp)),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_transformations_of_symbolic_sizes(name):
+    (n,) = jax.export.symbolic_shape("n")
+    like, x = jax.ShapeDtypeStruct((n, 2), "float32"), np.arange(1, 7, dtype="float32").reshape(3, 2) / 7
+    want = jax.export.export(jax.jit(SYMBOLIC[name](jax)))(like).call(x)
+    for around in (jax.jit, ft.jit):
+        exported = jax.export.export(around(SYMBOLIC[name](ft)))(like)
+        jax.tree.map(np.testing.assert_array_equal, exported.call(x), want)
+
+
+@pytest.mark.parametrize("own", [ft.jit, lambda f: jax.jit(ft.jit(f)), lambda f: lambda *xs: ft.jit(f)(*xs)])
+def test_taylor_mode_of_jax(own):
+    def f(x, w):
+        return jax.numpy.tanh(x @ w).sum(), x * 2
+
+    x = np.linspace(0.1, 0.9, 3, dtype="float32")
+    series = [[x, x * 0.5, x * 0], [np.ones((3, 2), "float32") * c for c in (1, 0, 0.2)]]
+    at = x, np.ones((3, 2), "float32")
+    for scaled in (True, False):
+        got, want = (jax_jet(g, at, series, factorial_scaled=scaled) for g in (own(f), f))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), got, want)
+    largest, moves = jax_jet(own(lambda x: jax.numpy.argmax(x)), (x,), [[x, x]])
+    assert largest == 2
+    assert not np.any(moves)
+
+
 # --- control flow ---------------------------------------------------------------------------------
+
+
+def test_jit_disabled_by_either_library():
+    def branch(x):
+        return x * 2 if x > 0 else x
+
+    def loops(m):
+        return lambda x: m.lax.scan(lambda c, _: (branch(c), None), x, None, 3)[0]
+
+    for disable in (jax.disable_jit, ft.disable_jit):
+        with disable():
+            assert ft.grad(ft.jit(branch))(1.0) == 2
+            assert ft.grad(loops(jax))(1.0) == ft.grad(loops(ft))(1.0) == ft.jit(loops(jax))(1.0) == 8
+            assert ft.grad(lambda x: jax.lax.cond(x > 0, branch, branch, x))(1.0) == 2
+
+
+def test_products_over_no_rows():
+    x = np.zeros((0, 3), "float32")
+    for passes in (None, ()):
+        np.testing.assert_array_equal(ft.jit(lambda x: x.T @ x, passes=passes)(x), np.zeros((3, 3)))
+
+    def loss(w):
+        return jax.numpy.sum(jax.numpy.tanh(x @ w) ** 2)
+
+    np.testing.assert_array_equal(ft.jit(ft.grad(loss))(np.ones((3, 2), "float32")), np.zeros((3, 2)))
 
 
 def test_unroll_zero_is_all_steps():

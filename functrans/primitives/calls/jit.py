@@ -173,7 +173,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.trace is not None or state.axes or state.jit_disabled:
+        if state.trace is not None or state.axes:
             return record(*args, **kwargs)
         arrays = []
         options: list[Any] = [function, len(args), *kwargs]
@@ -205,9 +205,9 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
 
     def record(*args: Any, **kwargs: Any) -> Any:
         trace = state.trace
-        if trace.__class__ is Recording and trace.stages and not state.jit_disabled:
+        if trace.__class__ is Recording and trace.stages:
             return write(trace, args, kwargs)
-        if state.jit_disabled or staging_trace() is not None:
+        if staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
         signature: list[Any] = [function, decisive(), state.axes]
