@@ -161,7 +161,7 @@ class Body(OneEquation):
             raise
         except Exception as error:
             source = state.provenance[0] if state.provenance is not None else None
-            reason = str(error).strip() or type(error).__name__
+            reason = str(error).strip() or f"JAX raises {type(error).__name__} without a reason"
             raise errors.MissingRule(
                 f"the JAX operation {self.name} cannot be {done}: {reason}\nIt comes from\n"
                 f"    {describe(source or source_of(self.equation) or user_source())}\n"
