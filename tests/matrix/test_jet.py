@@ -31,6 +31,7 @@ from tests.matrix.primitive_rows import (
 )
 from tests.matrix.taylor import FUNCTIONS, JAX, OURS, function, nested
 from tests.support.closeness import assert_close
+from tests.support.matrices import alternately
 from tests.support.wide import each
 
 ORDER = 3
@@ -229,12 +230,7 @@ def mapped(m):
     return lambda x: m.np.sum(m.ft.vmap(lambda y: m.np.sin(y * x))(m.np.arange(3.0)))
 
 
-LONG = ("second_derivative", "gradient_of_a_loop")  # to compile
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.sweep] * (n in LONG)) for n in FUNCTIONS]
-)
+@pytest.mark.parametrize("name", alternately(FUNCTIONS))
 def test_functions(name: str):
     """Jitted, mapped and alone; the gradient of the third derivative."""
     make = FUNCTIONS[name]

@@ -23,6 +23,7 @@ import functrans as ft
 from functrans.interop import from_jax
 from tests.support.closeness import assert_close
 from tests.support.libraries import ARRAYS, LIBRARIES, differs_on_purpose, function_of, names_in
+from tests.support.matrices import alternately
 from tests.support.versions import EXPRESSIONS, QUICK
 from tests.support.wide import each
 
@@ -178,7 +179,7 @@ def by_jax(rows: list[str], gradients: bool) -> dict[str, tuple[Leaves, Any]]:
     return jax.jit(everything, compiler_options=QUICK)(arrays)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", alternately(GROUPS))
 def test_values_and_gradients(group: str):
     with silent():
         rows = rows_of(group)

@@ -22,6 +22,7 @@ from tests.parity.collective_functions import (
     scalar,
 )
 from tests.support.closeness import assert_close
+from tests.support.matrices import alternately
 
 
 def index_and_size(name: Any) -> tuple[Any, int]:
@@ -91,7 +92,7 @@ class JaxMended:
         pswapaxes = staticmethod(lambda x, name, axis: exchanged(x, name, axis, axis))
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@pytest.mark.parametrize("name", alternately(COLLECTIVES))
 def test_collectives_under_compositions(name: str):
     def run(x: Any, m: Any) -> dict[str, Any]:
         found = {}

@@ -19,6 +19,7 @@ from jax.experimental.ode import odeint
 
 import functrans as ft
 from tests.support.closeness import assert_close
+from tests.support.matrices import alternately
 
 pytestmark = pytest.mark.smoke
 
@@ -170,7 +171,7 @@ def transformed(library, f, forward):
     return lambda x: {name: g(x) for name, g in made.items()}
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", alternately(ROWS))
 def test_inside_of_ours(name):
     f, forward = ROWS[name], name in FORWARD
     expected = jax.jit(transformed(jax, of_jax(f), forward))(X)

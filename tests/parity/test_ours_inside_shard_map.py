@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+from tests.support.matrices import alternately
 from tests.support.worlds import JAX, JITTED, PLAIN, World, as_it_is, assert_same
 
 P = jax.P
@@ -134,7 +135,7 @@ if INSIDE:
         [(True, JITTED), (False, PLAIN), (True, JAX._replace(jit=ft.jit)), (False, JAX._replace(jit=ft.jit))],
         ids=["checked", "un-jitted", "JAX's code checked", "JAX's code"],
     )
-    @pytest.mark.parametrize("case", CASES)
+    @pytest.mark.parametrize("case", alternately(CASES))
     def test_like_jax(case, check, world):
         def mapped(f: Any, in_specs: Any = None, out_specs: Any = None) -> Any:
             specs = [P("i") if s is None else s for s in (in_specs, out_specs)]
@@ -143,7 +144,7 @@ if INSIDE:
 
         assert_same(CASES[case](world, mapped), CASES[case](JAX, mapped))
 
-    @pytest.mark.parametrize("case", DERIVATIVES)
+    @pytest.mark.parametrize("case", alternately(DERIVATIVES))
     def test_derivatives_inside(case):
         """Of our functions and of JAX's, jitted inside or outside; most are not JAX's without a check."""
 

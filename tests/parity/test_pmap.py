@@ -18,6 +18,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import errors
+from tests.support.matrices import alternately
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (ft, ft_numpy), (jax, jax_numpy)
@@ -199,7 +200,7 @@ else:
 
         return of
 
-    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("name", alternately(CASES))
     def test_values_and_layout(name):
         case = CASES[name]
         mine, theirs = case.both()
@@ -217,7 +218,7 @@ else:
             for a, b in zip(*found, strict=True):
                 np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
 
-    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("name", alternately(CASES))
     def test_gradients(name):
         case = CASES[name]
         mine, theirs = case.both()

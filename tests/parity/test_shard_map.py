@@ -13,6 +13,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import P, lax
+from tests.support.matrices import alternately
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (lax, ft_numpy), (jax.lax, jax_numpy)
@@ -118,7 +119,7 @@ if not INSIDE:
 
 else:
 
-    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("name", alternately(CASES))
     def test_values_and_layout(name):
         mine, theirs = both(name)
         want = theirs(X)
@@ -131,7 +132,7 @@ else:
         ft.ir.check(program)
         same(ft.interpret(program, X), jax.tree.leaves(want))
 
-    @pytest.mark.parametrize("name", CASES)
+    @pytest.mark.parametrize("name", alternately(CASES))
     def test_gradients(name):
         mine, theirs = both(name)
         want = jax.jit(jax.grad(loss(theirs)))(X)

@@ -10,6 +10,7 @@ from jax.experimental import sparse
 
 import functrans as ft
 from tests.support.closeness import assert_close
+from tests.support.matrices import alternately
 
 pytestmark = pytest.mark.smoke
 
@@ -97,7 +98,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", alternately(ROWS))
 def test_values(name):
     x = X + 1j if name == "complex" else X
     f = ROWS[name]

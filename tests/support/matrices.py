@@ -1,5 +1,4 @@
-"""Tables of two things that are combined: some pairs each time, as many others with `-m sweep`, all
-with `-m heavy`."""
+"""Long tables: some rows each time, others with `-m sweep`, all with `-m heavy`."""
 
 from __future__ import annotations
 
@@ -24,3 +23,13 @@ def spread(
             name = f"{getattr(row, '__name__', row)}-{getattr(column, '__name__', column)}"
             made.append(pytest.param(row, column, id=name, marks=marks))
     return made
+
+
+def alternately(rows: Iterable[Any]) -> list[Any]:
+    """Parameters for `pytest.mark.parametrize`: every second row (or `pytest.param`); the others are a
+    sweep."""
+    params = [row if isinstance(row, type(pytest.param())) else pytest.param(row) for row in rows]
+    return [
+        pytest.param(*p.values, id=p.id, marks=[*p.marks, *[pytest.mark.sweep] * (i % 2)])
+        for i, p in enumerate(params)
+    ]

@@ -7,6 +7,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans.primitives.reductions import folds as reduction
+from tests.support.matrices import alternately
 from tests.support.versions import NEWER
 
 LONG = 17_000  # float32 elements of a row: above the limit of backends/cpu.py
@@ -32,7 +33,7 @@ def folded(kind: str, axes: tuple[int, ...]):
     return ft.jit(lambda x: KINDS[kind][0](x, axes=axes))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64", "int32", "float16"]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_long_rows(kind, dtype):
     rng = np.random.default_rng(0)
@@ -74,7 +75,7 @@ def test_only_large_matrices_are_read_in_blocks():
     assert "stablehlo.while" not in text((1024, 1100), "ij,jk->ik")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64"]))
 @pytest.mark.parametrize("out", ["", "i", "j"])
 @pytest.mark.parametrize("shape", [(1100, 1001), (1024, 1100)])
 def test_large_matrices_read_against_their_layout(shape, out, dtype):
@@ -109,7 +110,7 @@ OTHER_PRODUCTS = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64"]))
 @pytest.mark.parametrize("name", [*SMALL_PRODUCTS, *OTHER_PRODUCTS])
 def test_products_of_small_matrices(name, dtype):
     spec, *shapes = (SMALL_PRODUCTS | OTHER_PRODUCTS)[name]
@@ -174,7 +175,7 @@ CONVOLUTIONS = {  # examples, side, features, kernel, features made, strides, pa
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64"]))
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_gradients_of_a_kernel_example_by_example(name, dtype):
     n, side, features, kernel, made, strides, padding, dilation = CONVOLUTIONS[name]
@@ -223,7 +224,7 @@ FORMS = {  # x, kernel (NHWC, HWIO), groups, options; how many of value and grad
 }
 
 
-@pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("mapped", alternately([True, False]))
 @pytest.mark.parametrize("channels_first", [False, True])
 @pytest.mark.parametrize("name", FORMS)
 def test_convolutions_in_other_forms(name, channels_first, mapped):
@@ -266,7 +267,7 @@ SHORT = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64", "int32", "float16"]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_short_sums_and_extrema(kind, dtype):
     rng = np.random.default_rng(0)

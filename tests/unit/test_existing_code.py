@@ -17,6 +17,7 @@ from functrans.backends import reference
 from functrans.ir import Program, check
 from functrans.ir.text import with_nested
 from tests.support import extras
+from tests.support.matrices import alternately
 
 BATCH, WIDTH, CLIP = 16, 128, 0.5
 
@@ -219,7 +220,7 @@ def test_no_gradient_of_an_example_is_made(name):
     assert largest(made) <= WIDTH * WIDTH + WIDTH * 5 + 4  # the parameters in a row
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("name", alternately(SPELLINGS))
 def test_the_numbers_are_those_of_float64(name):
     step = SPELLINGS[name](jax.grad(loss))
     made = ft.jit(step)(*dense("float32"))
@@ -247,7 +248,7 @@ def test_recurrent_network(name):
     agree(ft.jit(step)(*args), expected, 5e-6)
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
+@pytest.mark.parametrize("name", alternately(SPELLINGS))
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0])
 def test_numbers_that_are_none(name, bad):
     """An example of NaN or infinity spoils what it spoils in JAX; one without a gradient, too."""

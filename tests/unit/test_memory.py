@@ -20,6 +20,7 @@ from benchmarks.models import JAX, OURS
 from functrans import lax
 from functrans.ir.program import Program
 from functrans.passes import fusion_boundaries
+from tests.support.matrices import alternately
 
 W = np.random.default_rng(0).normal(size=(3, 3)).astype("float32")
 X = np.random.default_rng(1).normal(size=3).astype("float32")
@@ -196,7 +197,7 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", alternately(NAMES))
 def test_what_is_met_once_leaves_no_program(name):
     steps = STEPS[ONCE[name].steps]
     for i in range(3):

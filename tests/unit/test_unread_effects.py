@@ -18,6 +18,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
 from functrans.passes.pipeline import optimize
+from tests.support.matrices import alternately
 from tests.support.wide import each
 
 Seen = list[tuple[str, float]]
@@ -216,7 +217,7 @@ def wanted(row: tuple[Any, str], ordered: bool) -> dict[str, Seen]:
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", alternately([False, True]))
 def test_programs_show_what_python_shows(ordered: bool):
     """As they are traced, optimized, and pushed forwards."""
 
@@ -234,7 +235,7 @@ def test_programs_show_what_python_shows(ordered: bool):
     each(ROWS, check)
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", alternately([False, True]))
 def test_gradients_show_it_once(ordered: bool):
     """The way back has nothing to show."""
 
@@ -249,7 +250,7 @@ def test_gradients_show_it_once(ordered: bool):
     each([row for row in ROWS if row[0] is not solver], check)
 
 
-@pytest.mark.parametrize("ordered", [False, pytest.param(True, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("ordered", alternately([False, True]))
 def test_compiled_programs_show_what_python_shows(ordered: bool):
     """All as one, so that the order among functions shows nothing."""
     shown = Shown(ordered)
@@ -263,7 +264,7 @@ def test_compiled_programs_show_what_python_shows(ordered: bool):
     each(ROWS, check)
 
 
-@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("ordered", alternately([False, True]))
 def test_batched_programs_show_it_whoever_reads(ordered: bool):
     """What is shown of several examples does not depend on what is done with the results."""
     xs = np.array([0.5, -0.5, 1.5], "float32")
