@@ -192,7 +192,7 @@ def brief(value: Any) -> str:
 
 
 def brief_with_type(value: Any) -> str:
-    """Return the same and the type of the value."""
+    """Return `brief(value)` and the type of the value."""
     return f"{brief(value)} of type {type(value).__qualname__}"
 
 
