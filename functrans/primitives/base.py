@@ -86,6 +86,7 @@ class Primitive:
     holds_programs = False  # a HigherOrderPrimitive
     # higher-order only: eager calls use `run_eagerly` instead of compiling
     runs_eagerly = False
+    transposes_zeros = False  # is transposed even if all its cotangents are zero
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known

@@ -7,6 +7,7 @@ their inputs, computed in the current trace: eagerly on concrete arrays, or reco
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from itertools import compress
 from typing import Any
 
 from functrans import errors, runtime
@@ -134,6 +135,8 @@ def backward(
     the second operand: there the other order keeps one more activation live.
     """
     held: dict[Any, Any] = {}
+    if any([e.primitive.transposes_zeros for e in equations]):  # if the results depend on them
+        equations = prune(equations, compress(outputs, [ct is not None for ct in cts]), values=True)
     with provenance():
         for v, ct in zip(outputs, cts, strict=True):
             if v.__class__ is Var and ct is not None:
@@ -150,7 +153,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
     primitive = eqn.primitive
     if primitive.multiple_results:
         ct: Any = [held.pop(v, None) for v in eqn.outputs]
-        if all([c is None for c in ct]):
+        if all([c is None for c in ct]) and not primitive.transposes_zeros:
             return
     else:
         ct = held.pop(eqn.outputs[0], None)
@@ -179,7 +182,8 @@ def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> No
     group: list[Equation] = []
     coming: set[Var] = set()  # the variables whose cotangents the group computes
     for eqn in reversed(equations):
-        if not any([v in held or v in coming for v in eqn.outputs]):
+        wanted = eqn.primitive.transposes_zeros or any([v in held or v in coming for v in eqn.outputs])
+        if not wanted:
             continue
         if not _may_join(eqn):
             _backward_group(group, held)

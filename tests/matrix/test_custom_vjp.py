@@ -368,3 +368,40 @@ def test_custom_gradient():
         if how != "jvp":
             both(make, 0.7, transform=WAYS[how])
     assert ft.jvp(make(ft, jnp), (0.7,), (1.0,))[1] == ft.grad(make(ft, jnp))(0.7)
+
+
+# --- rules that return more than multiples of their cotangents ------------------------------------
+
+
+def meter(m):
+    """A function whose gradient holds what its rule says, whatever the cotangent; one that stops it."""
+
+    @m.custom_vjp
+    def f(x):
+        return jax.numpy.sin(x), x * 2
+
+    f.defvjp(lambda x: (f(x), x), lambda x, g: (7 + g[0] + 0 * x,))
+    stop = m.custom_vjp(lambda x: x + 1)
+    stop.defvjp(lambda x: (x + 1, None), lambda _, g: (None,))
+    return f, stop
+
+
+METERS = {
+    "its result is not used": lambda f, stop: lambda x: (f(x), x * 2)[1],
+    "it is stopped by a rule": lambda f, stop: lambda x: stop(f(x)[0]) + x,
+    "it is stopped later": lambda f, stop: lambda x: stop(jax.numpy.sin(f(x)[0]) * x) + x,
+    "it is stopped twice": lambda f, stop: lambda x: stop(f(stop(f(x)[0]))[0]) + x,
+    "it is constant": lambda f, stop: lambda x: jax.lax.stop_gradient(f(x)[0]) + x,
+    "it is an integer": lambda f, stop: lambda x: f(x)[0].astype(int) + x,
+    "it is multiplied by zero": lambda f, stop: lambda x: 0.0 * f(x)[0] + x,
+}
+
+
+@pytest.mark.parametrize("rules", [ft, jax], ids=["ft", "jax"])
+@pytest.mark.parametrize("name", METERS)
+def test_a_rule_is_called_with_zeros_where_jax_calls_it(name, rules):
+    """As fp8 layers need it, which return their new scales as gradients."""
+    want = jax.grad(METERS[name](*meter(jax)))(0.5)
+    for how in (lambda g: g, ft.jit, jax.jit, lambda g: lambda x: ft.vmap(g)(x[None])[0]):
+        got = how(ft.grad(METERS[name](*meter(rules))))(jax.numpy.float32(0.5))
+        np.testing.assert_allclose(got, want)

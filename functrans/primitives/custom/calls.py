@@ -156,6 +156,7 @@ class CustomLin(Jit):
 
     name: str = "custom_lin"
     runs_eagerly: bool = True
+    transposes_zeros: bool = True  # its bwd rule may return more than multiples of the cotangents
     reached: Callable[..., Sequence[bool]] = Primitive.reached
 
     def abstract_eval(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
