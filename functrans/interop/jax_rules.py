@@ -39,6 +39,7 @@ from functrans.backends.xla import Preparation
 from functrans.caching import memo
 from functrans.interop.jaxprs.calls import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.loading import when_imported
 from functrans.primitives.calls.checkpoint import divided
@@ -87,10 +88,20 @@ def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation:
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
     wanted = [t for t, is_linear in zip(program.in_types, linear, strict=True) if is_linear]
     found = iter(_nonzero(back, wanted, [*known, *active], preparation))
+    of = _instantiated if memo(program, _transposes_zeros) else _laid_out
     return [
-        _laid_out(next(found), x.aval) if is_linear else None
-        for x, is_linear in zip(operands, linear, strict=True)
+        of(next(found), x.aval) if is_linear else None for x, is_linear in zip(operands, linear, strict=True)
     ]
+
+
+def _transposes_zeros(program: Program) -> bool:
+    return any([e.primitive.transposes_zeros for p in with_nested(program) for e in p.equations])
+
+
+def _instantiated(ct: Any, primal: Any) -> Any:
+    """Return a cotangent as an array even if it is zero: then JAX goes on, as it does with its own
+    custom rules, and rules further back are called."""
+    return ad.instantiate_zeros(ad.Zero(primal.to_tangent_aval())) if ct is None else _laid_out(ct, primal)
 
 
 def _laid_out(x: Any, primal: Any) -> Any:
