@@ -104,21 +104,24 @@ def checkpoint(
         how["prevent_cse"] = False
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> function of the dynamic ones
 
+    def of_dynamic(static: Any) -> Callable[..., Any]:
+        made = statics.bound(static)
+        with contextlib.suppress(TypeError):  # unhashable static arguments are traced every time
+            made = bound.setdefault(exactly(static), made)
+        return made
+
     @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         leaves = [materialize(as_array(x)) for x in leaves]
-        of_dynamic = statics.bound(static)
-        with contextlib.suppress(TypeError):  # unhashable static arguments are traced every time
-            of_dynamic = bound.setdefault(exactly(static), of_dynamic)
-        made = staged(of_dynamic, in_tree, [typeof(x) for x in leaves], "checkpoint")
+        made = staged(of_dynamic(static), in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)
 
     def by_jax(*args: Any, **kwargs: Any) -> Any:
         static, (dynamic, named) = statics.split(args, kwargs)
-        return jax.checkpoint(statics.bound(static), prevent_cse=prevent_cse)(*dynamic, **named)
+        return jax.checkpoint(of_dynamic(static), prevent_cse=prevent_cse)(*dynamic, **named)
 
     if policy is None:
         call = or_by_jax(by_jax)(call)

@@ -135,7 +135,7 @@ def backward(
     the second operand: there the other order keeps one more activation live.
     """
     held: dict[Any, Any] = {}
-    if any([e.primitive.transposes_zeros for e in equations]):  # if the results depend on them
+    if any([e.primitive.transposes_zeros for e in equations]):  # where results depend on them
         equations = prune(equations, compress(outputs, [ct is not None for ct in cts]), values=True)
     with provenance():
         for v, ct in zip(outputs, cts, strict=True):
