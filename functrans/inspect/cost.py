@@ -186,7 +186,13 @@ class EquationCost(NamedTuple):
 
     @property
     def intensity(self) -> float:
-        """Floating point operations per byte."""
+        """Floating point operations per byte.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).equations[0].intensity, 2)
+          1.33
+        """
         return self.flops / self.bytes if self.bytes else 0.0
 
 
@@ -202,7 +208,13 @@ class LineCost(NamedTuple):
 
     @property
     def intensity(self) -> float:
-        """Floating point operations per byte."""
+        """Floating point operations per byte.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).lines[0].intensity, 2)
+          1.33
+        """
         return self.flops / self.bytes if self.bytes else 0.0
 
 
@@ -244,7 +256,13 @@ class CostReport(Saved):
 
     @property
     def intensity(self) -> float:
-        """Floating point operations per byte moved."""
+        """Floating point operations per byte moved.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).intensity, 2)
+          1.33
+        """
         return self.flops / self.moved if self.moved else 0.0
 
     def __str__(self) -> str:

@@ -88,7 +88,13 @@ class NanReport(Saved):
 
     @property
     def verdict(self) -> str:
-        """Return the conclusion as one sentence."""
+        """Return the conclusion as one sentence.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> ft.find_nan(lambda x: jnp.log(x - 1))(0.5).verdict
+          'NaN first made by equation 1 (log); result 0 is not finite.'
+        """
         which = ", ".join(map(str, self.results))
         several = f"results {which} are" if len(self.results) > 1 else f"result {which} is"
         reach = f"{several} not finite" if self.results else "no result is affected"

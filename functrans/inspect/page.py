@@ -122,7 +122,13 @@ class Saved(ABC):
 
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as lists, dicts, strings and numbers."""
+        """Return the report as lists, dicts, strings and numbers.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).as_dict()["flops"]
+          1024
+        """
 
     @abstractmethod
     def as_html(self) -> str:

@@ -131,7 +131,13 @@ class Report(Saved):
 
     @property
     def verdict(self) -> str:
-        """Return the conclusion as one sentence."""
+        """Return the conclusion as one sentence.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> ft.compare(jnp.log)(2.0).verdict
+          'XLA and the reference agree in each of 1 equations, also when compiled as a whole.'
+        """
         n = f"{self.count} equations"
         if self.first is not None:
             return f"XLA and the reference diverge at {self.first.place}."

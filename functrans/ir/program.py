@@ -124,7 +124,14 @@ class Equation:
 
     @property
     def programs(self) -> list[Program]:
-        """The programs among its parameters."""
+        """The programs among its parameters.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> f = lambda x: ft.lax.fori_loop(0, 3, lambda i, c: c * x, 1.0)
+          >>> [len(program.equations) for program in ft.make_ir(f)(2.0).equations[0].programs]
+          [2]
+        """
         found: list[Program] = []
         if self.primitive.holds_programs:
             found += programs_among(self.params)
@@ -215,12 +222,28 @@ class Program(Derivable):
         return runtime.coloured(self)
 
     def draw(self, path: Any) -> Any:
-        """Draw the computation graph into an `.svg` or `.html` file; see inspect/draw."""
+        """Draw the computation graph into an `.svg` or `.html` file; see inspect/draw.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> import os, tempfile
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     path = ft.make_ir(jnp.sin)(1.0).draw(f"{folder}/sin.html")
+          ...     print(os.path.basename(path))
+          sin.html
+        """
         return runtime.draw(self, path)
 
     @property
     def children(self) -> list[Program]:
-        """The programs nested in its equations, each once."""
+        """The programs nested in its equations, each once.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> f = lambda x: ft.lax.fori_loop(0, 3, lambda i, c: c * x, 1.0)
+          >>> len(ft.make_ir(f)(2.0).children)
+          1
+        """
         found = self._children
         if found is None:
             held: list[Program] = []
@@ -249,12 +272,29 @@ class Program(Derivable):
         return found
 
     def mark(self, **known: Any) -> None:
-        """Update its marks."""
+        """Update its marks.
+
+        Example:
+          >>> import functrans as ft
+          >>> program = ft.ir.parse("program (x: f32[3]) { y: f32[3] = sin x; return y }")
+          >>> program.mark(pruned=True)  # a pass need not look for dead equations
+          >>> program.marks.pruned
+          True
+        """
         self.marks = self.marks._replace(**known)
 
     def replace(self, **changes: Any) -> Program:
         """Return a copy with some fields changed and nothing derived. Inputs that are kept keep
-        their names."""
+        their names.
+
+        Example:
+          >>> import functrans as ft
+          >>> program = ft.ir.parse("program (x: f32[3]) { y: f32[3] = sin x; return y }")
+          >>> program.replace(equations=[], outputs=program.inputs)
+          program (a: f32[3]) {
+            return a
+          }
+        """
         fields = ("inputs", "equations", "outputs", "constants", "values", "name")
         made = Program(**{f: changes.get(f, getattr(self, f)) for f in fields})
         made.arguments = self.arguments

@@ -54,21 +54,47 @@ class ArrayType:
         )
 
     def without_axis(self, axis: int | None) -> ArrayType:
-        """Return the type without an axis, such as a batch axis; unchanged if there is none."""
+        """Return the type without an axis, such as a batch axis; unchanged if there is none.
+
+        Example:
+          >>> import functrans as ft, numpy as np
+          >>> ft.ir.ArrayType((3, 4), np.dtype("float32")).without_axis(0)
+          f32[4]
+        """
         shape = self.shape
         return self if axis is None else self.update(shape=(*shape[:axis], *shape[axis + 1 :]))
 
     def strong(self) -> ArrayType:
-        """Return the type without the weak-type flag."""
+        """Return the type without the weak-type flag.
+
+        Example:
+          >>> import functrans as ft, numpy as np
+          >>> weak = ft.ir.ArrayType((), np.dtype("float32"), weak_type=True)
+          >>> weak, weak.strong()
+          (~f32[], f32[])
+        """
         return ArrayType(self.shape, self.dtype, False) if self.weak_type else self
 
     def same(self, other: ArrayType) -> bool:
         """Return whether the types are equal up to the weak-type flag, as the strict IR requires of
-        operands."""
+        operands.
+
+        Example:
+          >>> import functrans as ft, numpy as np
+          >>> weak = ft.ir.ArrayType((), np.dtype("float32"), weak_type=True)
+          >>> weak.same(weak.strong())
+          True
+        """
         return self is other or (self.shape == other.shape and self.dtype == other.dtype)
 
     def tangent(self) -> ArrayType:
-        """Return the tangent type: the type itself for inexact dtypes, float0 for others."""
+        """Return the tangent type: the type itself for inexact dtypes, float0 for others.
+
+        Example:
+          >>> import functrans as ft, numpy as np
+          >>> ft.ir.ArrayType((3,), np.dtype("int32")).tangent()
+          float0[3]
+        """
         if is_inexact(self.dtype):
             return self
         return ArrayType(self.shape, float0, self.weak_type)

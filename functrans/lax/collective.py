@@ -19,7 +19,7 @@ from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.elementwise import convert_element_type
-from functrans.primitives.base import PRIMITIVES, size_of_axis
+from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.distributed import collective as prims
 from functrans.trace import AnyTracer, full, literal, typeof
 from functrans.typing import Array, PyTree
@@ -38,7 +38,7 @@ def over(operation: str, axis_name: Any, axis_index_groups: Any = None) -> dict[
     axes = names_of(axis_name)
     if len(set(axes)) != len(axes):
         raise invalid(operation, f"axis_name {axes} names an axis twice")
-    sizes = tuple([size_of_axis(operation, name) for name in axes])
+    sizes = tuple([prims.size_of_axis(operation, name) for name in axes])
     groups = None
     if axis_index_groups is not None:
         groups = tuple([tuple([operator.index(i) for i in g]) for g in axis_index_groups])

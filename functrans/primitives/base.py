@@ -25,8 +25,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
-import jax
-
 from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
@@ -131,7 +129,13 @@ class Primitive:
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **params: Any) -> Any:
         """Return the tangent. The default, for a linear operation, applies the operation to the
-        tangents."""
+        tangents.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> float(PRIMITIVES["neg"].jvp([1.0], [2.0], None))  # the tangent of -x
+          -2.0
+        """
         if not self.linear_in:
             raise self.missing("jvp")
         if self.multilinear:
@@ -148,7 +152,13 @@ class Primitive:
 
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any) -> Any:
         """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the
-        batch axis of x to `to`, or broadcasts x along a new one if `dim` is None."""
+        batch axis of x to `to`, or broadcasts x along a new one if `dim` is None.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> ft.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))  # by the rule of dot_general
+          Array([3., 3.], dtype=float32)
+        """
         raise self.missing("batch")
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
@@ -158,68 +168,164 @@ class Primitive:
         """Return the operation as Python code for `ft.to_python`: an expression of the operands'
         names `xs`. inspect/python_source/writer.py documents `w` and the other results allowed.
         Define it where it reads better than the default, which is the reference specialized to the
-        operands."""
+        operands.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> print(ft.to_python(ft.make_ir(jnp.negative)(1.0)))  # doctest: +ELLIPSIS
+          import numpy as np
+          ...
+        """
         return w.reference(self, xs, params)
 
     # --- overridden by higher-order primitives (base.py) ----------------------------------
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
-        """Return (result, its tangent). `t` is the running jvp or linearize."""
+        """Return (result, its tangent). `t` is the running jvp or linearize.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> power = lambda x: ft.lax.fori_loop(0, 3, lambda i, c: c * x, 1.0)
+          >>> ft.jvp(power, (2.0,), (1.0,))[1]  # by the rule of while, which has programs to differentiate
+          Array(12., dtype=float32, weak_type=True)
+        """
         out = t.bind_primal(self, primals, params)
         return out, self.jvp(primals, tangents, out, **params)
 
     def transpose_with(self, t: Any, ct: Any, args: Values, params: Params) -> Sequence[Any]:
-        """Transpose, given the running transposition."""
+        """Transpose, given the running transposition.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> ft.grad(lambda x: ft.lax.map(jnp.square, x).sum())(jnp.arange(3.0))  # by that of scan
+          Array([0., 2., 4.], dtype=float32)
+        """
         return self.transpose(ct, *args, **params)
 
     def has_effects(self, params: dict[str, Any]) -> bool:
-        """Return whether it must run even if its results are unused."""
+        """Return whether it must run even if its results are unused.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> [PRIMITIVES[name].has_effects({}) for name in ("sin", "debug_callback")]
+          [False, True]
+        """
         return False
 
     def mesh(self, params: dict[str, Any]) -> Any:
-        """Return the device mesh on which it shards its operands, or None."""
+        """Return the device mesh on which it shards its operands, or None.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> PRIMITIVES["sin"].mesh({}) is None
+          True
+        """
         return getattr(params.get("sharding"), "mesh", None)
 
     def calls(self, params: dict[str, Any]) -> Any:
-        """Return how it calls Python, a `Calls` (callback.py); None if it does not."""
+        """Return how it calls Python, a `Calls` (callback.py); None if it does not.
+
+        Example:
+          >>> import numpy as np
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> f = lambda x: ft.pure_callback(np.sin, x, x)
+          >>> equation = ft.make_ir(f)(jnp.ones(())).equations[0]
+          >>> equation.primitive.calls(equation.params)
+          Calls(any=True, effects=frozenset(), ordered=False)
+        """
         return None
 
     def called(self, params: dict[str, Any]) -> str:
         """Return the name, for messages, of the Python function that it calls, if `calls` reports
-        one."""
+        one.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> PRIMITIVES["sin"].called({})
+          'sin'
+        """
         return self.name
 
     def listing(self, params: dict[str, Any]) -> Sequence[str]:
-        """Return lines that show its body, if that is not one of our programs."""
+        """Return lines that show its body, if that is not one of our programs.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> PRIMITIVES["sin"].listing({})
+          ()
+        """
         return ()
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
         """Return the mapped axes that it uses by name. A vmap over one of these must handle the
-        equation even if no operand is batched."""
+        equation even if no operand is batched.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> PRIMITIVES["psum"].named_axes({"axes": ("rows",)})
+          ('rows',)
+        """
         return ()
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         """Return which results depend on the `moving` operands, for an operation with several
-        results. If not all do, `part` is called."""
+        results. If not all do, `part` is called.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> def step(total, x):
+          ...     return total + x, x
+          >>> loop = ft.make_ir(lambda x: ft.lax.scan(step, 0.0, x))(jnp.ones(3)).equations[0]
+          >>> loop.primitive.reached(loop.params, [True, False])
+          [True, False]
+        """
         return [True]
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
-        """Return the equation for some of its results, for a primitive that overrides `reached`."""
+        """Return the equation for some of its results, for a primitive that overrides `reached`.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> def step(total, x):
+          ...     return total + x, x
+          >>> loop = ft.make_ir(lambda x: ft.lax.scan(step, 0.0, x))(jnp.ones(3)).equations[0]
+          >>> loop.primitive.part(loop, [True, False])
+          <f32[] = scan ~f32[] f32[3]>
+        """
         raise self.missing("part")
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return short text for some parameters ("" for none), and the other parameters by name."""
+        """Return short text for some parameters ("" for none), and the other parameters by name.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> product = ft.make_ir(jnp.matmul)(jnp.ones((2, 3)), jnp.ones((3, 4))).equations[0]
+          >>> product.primitive.short_params(product.params)
+          ('ik,kj->ij', {})
+        """
         return "", params
 
     def read_params(self, short: str) -> dict[str, Any]:
-        """Parse the text of `short_params`; raise ValueError if it is invalid."""
+        """Parse the text of `short_params`; raise ValueError if it is invalid.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> PRIMITIVES["dot_general"].read_params("ik,kj->ij")
+          {'lhs': (0, 2), 'rhs': (2, 1), 'out': (0, 1)}
+        """
         raise ValueError(f"{self.name} takes its parameters by name")
 
     # --- helpers ----------------------------------------------------------------------------------
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
         """Return the positions of the linear operands among `n_args`; override if their number
-        varies."""
+        varies.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> [list(PRIMITIVES[name].linear_positions(3)) for name in ("mul", "concatenate")]
+          [[0, 1], [0, 1, 2]]
+        """
         return self.linear_in
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
@@ -242,17 +348,39 @@ class Primitive:
         fix: str = "",
         error: Callable[[str], Exception] = errors.TypeMismatch,
     ) -> Exception:
-        """Return the error for invalid operands: operation, types, the user's line, a fix."""
+        """Return the error for invalid operands: operation, types, the user's line, a fix.
+
+        Example:
+          >>> import numpy as np
+          >>> from functrans.ir import PRIMITIVES, ArrayType
+          >>> vector = ArrayType((3,), np.dtype("float32"))
+          >>> print(PRIMITIVES["cholesky"].mismatch([vector], "takes matrices"))
+          cholesky(f32[3]): takes matrices, at...
+        """
         shown = ", ".join(map(str, types))
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
     def wrong_dtype(self, types: Sequence[ArrayType], wrong: ArrayType, takes: Sequence[str]) -> Exception:
-        """Return the error for an operand whose dtype is of none of the classes `takes`."""
+        """Return the error for an operand whose dtype is of none of the classes `takes`.
+
+        Example:
+          >>> import numpy as np
+          >>> from functrans.ir import PRIMITIVES, ArrayType
+          >>> vector = ArrayType((3,), np.dtype("float32"))
+          >>> print(PRIMITIVES["not"].wrong_dtype([vector], vector, ["bool", "integer"]))
+          not(f32[3]): takes operands of dtype bool, integer, not float32, at...
+        """
         problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
         return self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
     def negative(self, types: Sequence[ArrayType], shape: tuple[int, ...]) -> Exception:
-        """Return the error for a shape with a negative size."""
+        """Return the error for a shape with a negative size.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> print(PRIMITIVES["iota"].negative([], (-1,)))
+          iota(): the shape (-1,) has a negative size, at...
+        """
         problem = f"the shape {shape} has a negative size"
         return self.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
 
@@ -296,7 +424,7 @@ def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
 
 
-# --- named axes: those that programs speak of, and those in scope ---------------------------------
+# --- named axes that programs speak of ------------------------------------------------------------
 
 
 def axes_inside(value: Any) -> set[Any]:
@@ -312,33 +440,10 @@ def _axes_inside(program: Program) -> set[Any]:
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
-def size_of_axis(operation: str, name: Any) -> int:
-    """The size of the innermost axis of a name, of those that our transformations give and then of
-    JAX's; UnboundAxis if there is none."""
-    for known, size in reversed(state.axes):
-        if known == name:
-            return size
-    try:
-        return jax.lax.axis_size(name)
-    except NameError:
-        raise unbound(operation, (name,)) from None
-
-
 def speaks_of_others_axes(program: Program) -> bool:
     """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
     given = {name for name, _ in state.axes}
     return not axes_inside(program) <= given
-
-
-def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
-    """The error for a collective over a name that no transformation around it has given."""
-    shown = ", ".join([repr(a) for a in axes])
-    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
-    return errors.UnboundAxis(
-        f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
-        f"{inside}), {here()}\n"
-        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
-    )
 
 
 # --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------

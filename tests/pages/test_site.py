@@ -129,16 +129,17 @@ def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
                 yield full
 
 
-def entries(pages: Pages) -> Iterator[tuple[str, str]]:
+def entries(pages: Pages, kinds: str = "function|class|exception|data") -> Iterator[tuple[str, str]]:
     """Each entry of the reference: the name, and the HTML from there to the next entry."""
     for path, page in pages.items():
         if path.parent.name == "reference":
-            for part in re.split(r'<dl class="py (?=function|class|exception|data)', page.text)[1:]:
+            for part in re.split(rf'<dl class="py (?={kinds})', page.text)[1:]:
                 yield part.partition(' id="')[2].partition('"')[0], part
 
 
 def without_example(site: Path, pages: Pages) -> Iterator[str]:
-    return (name for name, part in entries(pages) if "&gt;&gt;&gt;" not in part)
+    for kinds in ("function|class|exception|data", "method|property"):
+        yield from (name for name, part in entries(pages, kinds) if "&gt;&gt;&gt;" not in part)
 
 
 # Classes that nobody calls (arrays come from elsewhere, of dtypes there are kinds), or without arguments.

@@ -30,7 +30,7 @@ import jax
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, unbound
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum
@@ -43,7 +43,7 @@ from functrans.primitives.shape.moving import (
     transpose,
     without,
 )
-from functrans.trace import literal, stage, typeof
+from functrans.trace import literal, stage, state, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None
 
@@ -53,6 +53,29 @@ class Names(NamedTuple):
 
     axes: tuple[Any, ...]
     sizes: tuple[int, ...]
+
+
+def size_of_axis(operation: str, name: Any) -> int:
+    """The size of the innermost axis of a name, of those that our transformations give and then of
+    JAX's; UnboundAxis if there is none."""
+    for known, size in reversed(state.axes):
+        if known == name:
+            return size
+    try:
+        return jax.lax.axis_size(name)
+    except NameError:
+        raise unbound(operation, (name,)) from None
+
+
+def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
+    """The error for a collective over a name that no transformation around it has given."""
+    shown = ", ".join([repr(a) for a in axes])
+    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
+    return errors.UnboundAxis(
+        f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
+        f"{inside}), {here()}\n"
+        f"Call it inside a function that is mapped with vmap(f, axis_name={axes[0]!r})."
+    )
 
 
 class Collective(Primitive):
