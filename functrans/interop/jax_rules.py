@@ -39,11 +39,10 @@ from functrans.backends.xla import Preparation
 from functrans.caching import memo
 from functrans.interop.jaxprs.calls import Policy
 from functrans.ir.program import Equation, Literal, Program, Var, prune
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.loading import when_imported
 from functrans.primitives.calls.checkpoint import divided
-from functrans.primitives.dependence import fewer, reading, restricted, take
+from functrans.primitives.dependence import fewer, reading, restricted, take, transposes_zeros
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.trace import at_once, stage, typeof
@@ -81,6 +80,9 @@ def _moves(tangent: Any) -> bool:
 def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation: Preparation) -> list[Any]:
     """Apply the transpose rule: None for operands that are not linear, and for zeros."""
     linear = tuple([ad.is_undefined_primal(x) for x in operands])
+    answers_zeros = transposes_zeros(program)
+    if answers_zeros and all([ct.__class__ is ad.Zero for ct in cts]):
+        cts = [ad.instantiate_zeros(ct) for ct in cts]  # else the rules in it would not be called
     given = tuple([ct.__class__ is not ad.Zero for ct in cts])
     with at_once():
         back = Transposition().program(program, linear, given, called=True)
@@ -88,14 +90,10 @@ def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation:
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
     wanted = [t for t, is_linear in zip(program.in_types, linear, strict=True) if is_linear]
     found = iter(_nonzero(back, wanted, [*known, *active], preparation))
-    of = _instantiated if memo(program, _transposes_zeros) else _laid_out
+    of = _instantiated if answers_zeros else _laid_out
     return [
         of(next(found), x.aval) if is_linear else None for x, is_linear in zip(operands, linear, strict=True)
     ]
-
-
-def _transposes_zeros(program: Program) -> bool:
-    return any([e.primitive.transposes_zeros for p in with_nested(program) for e in p.equations])
 
 
 def _instantiated(ct: Any, primal: Any) -> Any:

@@ -84,7 +84,6 @@ class Primitive:
     holds_programs = False  # a HigherOrderPrimitive
     # higher-order only: eager calls use `run_eagerly` instead of compiling
     runs_eagerly = False
-    transposes_zeros = False  # is transposed even if all its cotangents are zero
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
@@ -208,6 +207,16 @@ class Primitive:
         Example:
           >>> from functrans.ir import PRIMITIVES
           >>> [PRIMITIVES[name].has_effects({}) for name in ("sin", "debug_callback")]
+          [False, True]
+        """
+        return False
+
+    def transposes_zeros(self, params: dict[str, Any]) -> bool:
+        """Return whether it is transposed even if all its cotangents are zero.
+
+        Example:
+          >>> from functrans.ir import PRIMITIVES
+          >>> [PRIMITIVES[name].transposes_zeros({}) for name in ("sin", "custom_lin")]
           [False, True]
         """
         return False

@@ -13,6 +13,7 @@ from typing import Any
 
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise.families import Elementwise
 
@@ -75,6 +76,16 @@ def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool,
     return program.replace(
         inputs=compress(program.inputs, inputs), equations=prune(program.equations, kept), outputs=kept
     )
+
+
+def transposes_zeros(program: Program) -> bool:
+    """Return whether an equation, here or in a nested program, is transposed even if all its
+    cotangents are zero."""
+    return memo(program, _transposes_zeros)
+
+
+def _transposes_zeros(program: Program) -> bool:
+    return any([e.primitive.transposes_zeros(e.params) for p in with_nested(program) for e in p.equations])
 
 
 def silent(program: Program) -> Program:

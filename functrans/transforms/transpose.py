@@ -135,7 +135,7 @@ def backward(
     the second operand: there the other order keeps one more activation live.
     """
     held: dict[Any, Any] = {}
-    if any([e.primitive.transposes_zeros for e in equations]):  # where results depend on them
+    if any([e.primitive.transposes_zeros(e.params) for e in equations]):  # where results depend on them
         equations = prune(equations, compress(outputs, [ct is not None for ct in cts]), values=True)
     with provenance():
         for v, ct in zip(outputs, cts, strict=True):
@@ -153,7 +153,7 @@ def _backward_one(eqn: Equation, held: dict[Any, Any], nested: bool = False) -> 
     primitive = eqn.primitive
     if primitive.multiple_results:
         ct: Any = [held.pop(v, None) for v in eqn.outputs]
-        if all([c is None for c in ct]) and not primitive.transposes_zeros:
+        if all([c is None for c in ct]) and not primitive.transposes_zeros(eqn.params):
             return
     else:
         ct = held.pop(eqn.outputs[0], None)
@@ -182,8 +182,8 @@ def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> No
     group: list[Equation] = []
     coming: set[Var] = set()  # the variables whose cotangents the group computes
     for eqn in reversed(equations):
-        wanted = eqn.primitive.transposes_zeros or any([v in held or v in coming for v in eqn.outputs])
-        if not wanted:
+        reached = any([v in held or v in coming for v in eqn.outputs])
+        if not reached and not eqn.primitive.transposes_zeros(eqn.params):
             continue
         if not _may_join(eqn):
             _backward_group(group, held)

@@ -386,6 +386,10 @@ def meter(m):
     return f, stop
 
 
+def steps(f, x):
+    return jax.lax.fori_loop(0, 3, lambda _, c: f(c), x)
+
+
 METERS = {
     "its result is not used": lambda f, stop: lambda x: (f(x), x * 2)[1],
     "it is stopped by a rule": lambda f, stop: lambda x: stop(f(x)[0]) + x,
@@ -394,6 +398,11 @@ METERS = {
     "it is constant": lambda f, stop: lambda x: jax.lax.stop_gradient(f(x)[0]) + x,
     "it is an integer": lambda f, stop: lambda x: f(x)[0].astype(int) + x,
     "it is multiplied by zero": lambda f, stop: lambda x: 0.0 * f(x)[0] + x,
+    "it is a carry": lambda f, stop: lambda x: stop(steps(lambda c: f(c)[0], x)) + x,
+    "it is in two loops": lambda f, stop: lambda x: stop(steps(lambda c: steps(lambda c: f(c)[0], c), x)) + x,
+    "it is in a branch of a loop": lambda f, stop: (
+        lambda x: stop(steps(lambda c: jax.lax.cond(c < 1, lambda c: f(c)[0], lambda c: c, c), x)) + x
+    ),
 }
 
 

@@ -32,6 +32,7 @@ from functrans.primitives.dependence import (
     silent,
     smaller,
     take,
+    transposes_zeros,
 )
 from functrans.trace import evaluate, literal, stage, typeof
 
@@ -334,6 +335,10 @@ class Scan(HigherOrderPrimitive):
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         return jit.has_effects(params)
+
+    def transposes_zeros(self, params: dict[str, Any]) -> bool:
+        """As in JAX, the cotangents of a carry are arrays, also where they are zero."""
+        return params["carry"] > 0 and transposes_zeros(params["program"])
 
 
 scan: Scan = Scan()

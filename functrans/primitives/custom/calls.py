@@ -156,7 +156,6 @@ class CustomLin(Jit):
 
     name: str = "custom_lin"
     runs_eagerly: bool = True
-    transposes_zeros: bool = True  # its bwd rule may return more than multiples of the cotangents
     reached: Callable[..., Sequence[bool]] = Primitive.reached
 
     def abstract_eval(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
@@ -210,6 +209,9 @@ class CustomLin(Jit):
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         return False
+
+    def transposes_zeros(self, params: dict[str, Any]) -> bool:
+        return True  # its bwd rule may return more than multiples of the cotangents
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return jit.cost(in_types, out_types, program=self.program(in_types, params))
