@@ -23,7 +23,6 @@ from benchmarks.simulators import Function
 from benchmarks.training import ROUNDING, Program, programs
 from functrans.ir.program import Equation
 from functrans.ir.text import with_nested
-from functrans.passes.compiler_options import flops_of
 from functrans.primitives.contractions.convolution import is_group
 
 SECONDS = 12.0  # of measurements of a program; each side is called at least `repeats` times
@@ -99,6 +98,12 @@ def timed(
             of_threads.append((time.process_time() - work) * 1e3)
         sides.reverse()
     return clock, threads
+
+
+def flops_of(e: Equation) -> int:
+    """Return the floating point operations of an equation by its primitive's estimate."""
+    types = ([v.type for v in values] for values in (e.inputs, e.outputs))
+    return e.primitive.cost(*types, **e.params).flops
 
 
 def held(program: Any) -> dict[str, float]:

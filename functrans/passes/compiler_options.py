@@ -26,13 +26,18 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import here, location
 from functrans.ir.text import with_nested
 from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
-from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.reductions.folds import Reduction
 
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # the kinds of operations that are offloaded
 _KIND = "LIBRARY_FUSION_TYPE_"
 DEFAULT = "default"
-SETS: dict[str, dict[str, Any]] = {DEFAULT: {}, "products and sums": {_LIBRARY: f"{_KIND}DOT,{_KIND}REDUCE"}}
+# The default without convolutions. Of products only single ones, not those that the library fuses with
+# their operands (DOT): there a right operand that repeats its columns gives garbage (JAX 0.10 and 0.11).
+PRODUCTS_AND_SUMS = "products and sums"
+SETS: dict[str, dict[str, Any]] = {
+    DEFAULT: {},
+    PRODUCTS_AND_SUMS: {_LIBRARY: f"{_KIND}INDIVIDUAL_DOT,{_KIND}REDUCE"},
+}
 
 
 def choice(program: Program) -> str:
@@ -69,8 +74,6 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
 
 # --- which set a program wants --------------------------------------------------------------------
 
-# A transformer's step: at least MANY matrix products, with a median of at least LARGE FLOPs.
-MANY, LARGE = 40, 16_000_000
 # Medians over the convolutions: their features, and elements of their largest operand or result. With
 # fewer features the defaults are as fast; with fewer elements they are up to 1.4 times faster (0.11).
 WIDE, BIG = 24, 3 * 2**16
@@ -95,18 +98,14 @@ def wanted(program: Program) -> Wanted | None:
 def _wanted(program: Program) -> Wanted | None:
     equations = [e for p in with_nested(program) for e in p.equations]
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
-    products = [e for e in equations if e.primitive is dot_general]
-    if convolutions:  # grouped convolutions take 1.5 times as long with either set
-        rank = convolutions[0].outputs[0].type.ndim
-        sums = [e for e in equations if _is_statistic(e, rank)]
-        features, elements = np.median([(_features(e), _elements(e)) for e in convolutions], axis=0)
-        small = features < WIDE or elements < BIG
-        if small or any(map(_has_groups, convolutions)) or len(sums) <= len(convolutions):
-            return None
-        return Wanted("products and sums", convolutions[0], "normalized convolutions")
-    if len(products) >= MANY and np.median([flops_of(e) for e in products]) >= LARGE:
-        return Wanted("products and sums", products[0], "many large products")
-    return None
+    if not convolutions or any(map(_has_groups, convolutions)):  # of groups: 1.5 times as long
+        return None
+    rank = convolutions[0].outputs[0].type.ndim
+    sums = [e for e in equations if _is_statistic(e, rank)]
+    features, elements = np.median([(_features(e), _elements(e)) for e in convolutions], axis=0)
+    if features < WIDE or elements < BIG or len(sums) <= len(convolutions):
+        return None
+    return Wanted(PRODUCTS_AND_SUMS, convolutions[0], "normalized convolutions")
 
 
 def _is_statistic(e: Equation, rank: int) -> bool:
@@ -131,12 +130,6 @@ def _elements(e: Equation) -> int:
 
 def _has_groups(e: Equation) -> bool:
     return any(is_group(e.params, name) for name in e.params["lhs"])
-
-
-def flops_of(e: Equation) -> int:
-    """Return the floating point operations of an equation by its primitive's estimate."""
-    types = ([v.type for v in values] for values in (e.inputs, e.outputs))
-    return e.primitive.cost(*types, **e.params).flops
 
 
 # --- switching between sets -----------------------------------------------------------------------
