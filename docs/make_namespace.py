@@ -128,7 +128,7 @@ def page(found: dict[str, dict[str, list[str]]]) -> str:
             "Made by `python docs/make_namespace.py`. For every public name of JAX's libraries: "
             "*native* functions are built from functrans' operations; *imported* ones run JAX's "
             "own program, translated once for each signature; *JAX's own* "
-            "are the same object, whose operations are ours where our values meet them; "
+            "are the same object; called on values of functrans, they run its operations; "
             "*absent* ones are missing. JAX's primitives (`lax.add_p`) are not counted: ours stand in "
             "`functrans.primitives`, theirs are there too."
         ),

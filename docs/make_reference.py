@@ -53,12 +53,15 @@ ONLY_OURS = {"ir", "passes", "interop", "inspect", "errors"}  # JAX has none, or
 RESULTS = [
     "functrans.inspect.report.Report",
     "functrans.inspect.report.Finding",
+    "functrans.inspect.report.Result",
     "functrans.inspect.nans.NanReport",
     "functrans.inspect.nans.NanFinding",
     "functrans.inspect.cost.CostReport",
     "functrans.inspect.cost.LineCost",
     "functrans.inspect.cost.EquationCost",
     "functrans.inspect.profile.report.ProfileReport",
+    "functrans.inspect.profile.report.Measured",
+    "functrans.inspect.profile.placing.Kernel",
     "functrans.inspect.cache.CacheReport",
 ]
 GROUPS = {  # of the names of `functrans` itself
@@ -281,8 +284,10 @@ def results() -> str:
     for full in RESULTS:
         home, _, name = full.rpartition(".")
         fields = issubclass(getattr(importlib.import_module(home), name), tuple)
-        lines += [f".. autoclass:: {full}", *([] if fields else ["   :members:"]), ""]
+        members = [] if fields else ["   :members:", "   :inherited-members:"]  # as `save`
+        lines += [f".. autoclass:: {full}", *members, ""]
     lines += [*heading("The base class of operations", "-")]
+    lines += [".. automodule:: functrans.primitives.base", "   :no-members:", "   :no-index:", ""]
     lines += [".. autoclass:: functrans.primitives.base.Primitive", "   :members:", ""]
     return "\n".join(lines)
 

@@ -94,10 +94,17 @@ def codes(fun: Any) -> tuple[CodeType, ...]:
     return tuple(found)
 
 
+def _defined_at(code: CodeType) -> Any:
+    """Return what identifies a definition; what is typed at a prompt has no line of its own."""
+    if code.co_filename.startswith("<"):
+        return code
+    return code.co_filename, code.co_firstlineno, code.co_qualname
+
+
 def history_of(fun: Any) -> History:
     """Return the history of all functions defined at the same location as `fun`."""
     chain = codes(fun)
-    key = tuple([(c.co_filename, c.co_firstlineno, c.co_qualname) for c in chain]) or repr(fun)
+    key = tuple([_defined_at(c) for c in chain]) or repr(fun)
     found = _HISTORIES.get(key)
     if found is None:
         name = getattr(fun, "__qualname__", None) or (chain[-1].co_qualname if chain else repr(fun))

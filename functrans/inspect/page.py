@@ -124,7 +124,7 @@ class Saved(ABC):
     def as_dict(self) -> dict[str, Any]:
         """Return the report as lists, dicts, strings and numbers.
 
-        Example:
+        Example (of the report of `ft.cost`):
           >>> import functrans as ft, functrans.numpy as jnp
           >>> ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).as_dict()["flops"]
           1024
@@ -132,7 +132,13 @@ class Saved(ABC):
 
     @abstractmethod
     def as_html(self) -> str:
-        """Return the report as an HTML page."""
+        """Return the report as an HTML page.
+
+        Example (of the report of `ft.cost`):
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> ft.cost(jnp.sin)(1.0).as_html()[:15]
+          '<!doctype html>'
+        """
 
     @boundary
     def save(self, path: str | Path) -> None:
@@ -140,6 +146,13 @@ class Saved(ABC):
 
         Raises:
           InvalidArgument: another suffix, or not a path.
+
+        Example (of the report of `ft.cost`):
+          >>> import os, tempfile, functrans as ft, functrans.numpy as jnp
+          >>> with tempfile.TemporaryDirectory() as folder:
+          ...     ft.cost(jnp.sin)(1.0).save(f"{folder}/cost.html")
+          ...     print(os.listdir(folder))
+          ['cost.html']
         """
         file = file_to_write(path, "a report", ".html", ".json")
         page_wanted = file.suffix.lower() == ".html"

@@ -148,10 +148,12 @@ class _Checker:
 def equal(p: Program, q: Program) -> bool:
     """Return whether two programs have the same structure.
 
+    Compares types (with weak-type flags), primitives, parameters with nested programs (a missing
+    one equals its default), literals and constants (dtype and value; NaN equals NaN, 0.0 does not
+    equal -0.0). Ignores names, source lines, origins.
+
     Arguments:
-      p, q: Programs. Compares types (with weak-type flags), primitives, parameters with nested
-        programs (a missing one equals its default), literals and constants (dtype and value; NaN
-        equals NaN, 0.0 does not equal -0.0). Ignores names, source lines, origins.
+      p, q: the programs.
 
     Example:
       >>> import functrans as ft

@@ -129,17 +129,21 @@ def not_in_the_reference(site: Path, pages: Pages) -> Iterator[str]:
                 yield full
 
 
-def entries(pages: Pages, kinds: str = "function|class|exception|data") -> Iterator[tuple[str, str]]:
-    """Each entry of the reference: the name, and the HTML from there to the next entry."""
+def entries(pages: Pages, *kinds: str) -> Iterator[tuple[str, str]]:
+    """Each entry of the reference of these kinds: the name, and the HTML from there to the next entry."""
     for path, page in pages.items():
         if path.parent.name == "reference":
-            for part in re.split(rf'<dl class="py (?={kinds})', page.text)[1:]:
-                yield part.partition(' id="')[2].partition('"')[0], part
+            for part in page.text.split('<dl class="py ')[1:]:
+                if part.startswith(kinds):
+                    yield part.partition(' id="')[2].partition('"')[0], part
+
+
+NAMES = ("function", "class", "exception", "data")
 
 
 def without_example(site: Path, pages: Pages) -> Iterator[str]:
-    for kinds in ("function|class|exception|data", "method|property"):
-        yield from (name for name, part in entries(pages, kinds) if "&gt;&gt;&gt;" not in part)
+    found = entries(pages, *NAMES, "method", "property")
+    return (name for name, part in found if "&gt;&gt;&gt;" not in part)
 
 
 # Classes that nobody calls (arrays come from elsewhere, of dtypes there are kinds), or without arguments.
@@ -149,7 +153,7 @@ NOT_CALLED += "signedinteger unsignedinteger"
 
 
 def without_signature(site: Path, pages: Pages) -> Iterator[str]:
-    for name, part in entries(pages):
+    for name, part in entries(pages, *NAMES):
         called = not part.startswith("data") and name.rpartition(".")[2] not in NOT_CALLED.split()
         if called and "sig-paren" not in part.partition("</dt>")[0]:
             yield name
