@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -23,6 +23,7 @@ from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.batching import is_vmappable as is_vmappable
 from jax._src.interpreters.batching import vmappables as vmappables
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax.sharding import use_abstract_mesh
 
 # Hide our frames from `jax.debug.breakpoint`, so that it shows the user's frames only.
 traceback_util.register_exclusion(os.path.dirname(__file__) + os.sep)
@@ -141,6 +142,23 @@ def without_varying() -> AbstractContextManager[Any]:
     """Trace without `shard_map`'s check of the axes over which values vary, which our types do not
     tell."""
     return _check_vma(False) if is_checked_map() else nullcontext()
+
+
+def varies(aval: Any) -> bool:
+    """Return whether a type of JAX says that values vary over axes of a checked `jax.shard_map`."""
+    kind = getattr(aval, "manual_axis_type", None)
+    return kind is not None and bool(kind.varying)
+
+
+@contextmanager
+def as_varying(avals: Iterable[Any]) -> Iterator[None]:
+    """Trace as inside the checked `jax.shard_map` over whose axes the values vary, if they do."""
+    mesh = next((a.sharding.mesh for a in avals if varies(a)), None)
+    if mesh is None:
+        yield
+        return
+    with use_abstract_mesh(mesh), _check_vma(True):
+        yield
 
 
 @contextmanager

@@ -30,7 +30,7 @@ def half(rows: Sized) -> int:
 
 COUNTS = {
     test_pmap: half(test_pmap.CASES) * 2 + 14,
-    test_shard_map: half(test_shard_map.CASES) * 2 + 12,
+    test_shard_map: half(test_shard_map.CASES) * 2 + len(test_shard_map.RULES) + 12,
     test_spmd_axis_name: len(test_spmd_axis_name.CASES) * 2 + 3,
     test_explicit_axes: test_explicit_axes.USUAL + 7,
     test_ours_inside_shard_map: half(test_ours_inside_shard_map.CASES) * 4

@@ -94,6 +94,35 @@ CASES = {
 }
 
 
+@jax.custom_jvp
+def by_jvp(x, w):
+    return x * x * w
+
+
+by_jvp.defjvp(lambda p, t: (by_jvp(*p), 2 * p[0] * p[1] * t[0] + 3 * p[0] ** 2 * t[1]))
+
+
+@jax.custom_vjp
+def by_vjp(x, w):
+    return x * x * w
+
+
+by_vjp.defvjp(lambda x, w: (by_vjp(x, w), (x, w)), lambda r, g: (2 * r[0] * r[1] * g, 3 * r[0] ** 2 * g))
+
+# JAX's functions with rules of their own, in a checked map that is differentiated from outside
+RULES = {
+    "relu": lambda x, w: jax.nn.relu(x - 1) * w,
+    "of what all devices share": lambda x, w: jax.nn.relu(w) * x,
+    "jvp": lambda x, w: by_jvp(x, w),
+    "vjp": lambda x, w: by_vjp(x, x * w),
+    "in a loop": lambda x, w: jax.lax.fori_loop(0, 2, lambda _, c: jax.nn.relu(by_vjp(c, x) * w - 1), x),
+    "in a checkpoint": lambda x, w: jax.checkpoint(lambda x: by_jvp(jax.nn.relu(x - 1), x))(x) * w,
+    "in a branch": lambda x, w: jax.lax.cond(w > 0, lambda x: by_jvp(x, w), lambda x: by_vjp(x, x), x),
+    "batched": lambda x, w: jax.vmap(lambda x: jax.nn.relu6(x) * w)(x),
+    "of two axes": lambda x, w: jax.lax.psum(jax.nn.relu(x - jax.lax.axis_index("j")), "j") * w,
+}
+
+
 def both(name):
     f, ins, outs = CASES[name]
     how = {"mesh": mesh(), "in_specs": ins, "out_specs": outs, "check_vma": False}
@@ -138,6 +167,18 @@ else:
         want = jax.jit(jax.grad(loss(theirs)))(X)
         same(ft.jit(ft.grad(loss(mine)))(X), want)
         same(ft.grad(loss(mine))(X), want)
+
+    @pytest.mark.parametrize("name", RULES)
+    def test_rules_of_jax_in_a_checked_map(name):
+        def gradient(shard_map, grad):
+            part = shard_map(RULES[name], mesh=mesh(), in_specs=(P("i"), P()), out_specs=P("i"))
+            return grad(lambda x, w: (part(x, w) ** 2).sum(), (0, 1))
+
+        w = jax_numpy.float32(2.0)
+        want = gradient(jax.shard_map, jax.grad)(X, w)
+        for grad in (jax.grad, ft.grad):
+            for jit in (lambda f: f, jax.jit, ft.jit):
+                same(jit(gradient(ft.shard_map, grad))(X, w), want)
 
     @pytest.mark.parametrize("spec", [P("i"), P("i", "j"), P(None, "j"), P()], ids=str)
     def test_each_device_calls_back_with_its_part(spec):

@@ -194,3 +194,11 @@ def test_an_argument_given_by_name_instead_of_by_position():
         ("n: passed by name, was passed by position",),
         ("x: passed by name, was passed by position",),
     ]
+
+
+def test_functions_typed_at_a_prompt_are_told_apart():
+    made = [eval(compile(text, "<stdin>", "eval")) for text in ("lambda x: x + 1.0", "lambda x: x * 2.0")]
+    jitted = [ft.jit(f) for f in made]
+    for f in jitted:
+        f(1.0)
+    assert [explain_cache(f).count for f in jitted] == [1, 1]

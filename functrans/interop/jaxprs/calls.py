@@ -20,6 +20,7 @@ from functrans.interop.jaxprs.walk import (
     closed_like,
     constants_of,
     exactly,
+    kind_of,
     means,
     program,
     read_literal,
@@ -351,7 +352,7 @@ class Call(OneEquation):
             given = [x for x, a in zip(values, active, strict=True) if a]
             return jax.vjp(self.of_some(active, values), *given)
 
-        rule = self.known(("vjp", active), lambda: Imported(*traced(forward, self.types), self.name))
+        rule = self.known(("vjp", active), lambda: Imported(*traced(forward, self.kinds), self.name))
         found = [materialize(x) for x in rule(primals)]
         n = len(self.outputs)
         pullback_tree = rule.out_tree.children()[1]
@@ -360,7 +361,7 @@ class Call(OneEquation):
             pull = jax.tree.unflatten(pullback_tree, values[: len(rule.types) - n])
             return pull(self.cotangents(values[len(rule.types) - n :]))
 
-        pulled = self.pulled(("pull", active), backward, rule.types[n:], active)
+        pulled = self.pulled(("pull", active), backward, rule.kinds[n:], active)
         return found[:n], found[n:], Pullback(pulled, self.types, self.out_types, self.name)
 
     def cotangents(self, moving: Flat) -> list[Any]:
@@ -372,10 +373,10 @@ class Call(OneEquation):
         ]
 
     def pulled(
-        self, key: Any, backward: Any, residuals: Sequence[ArrayType], active: Sequence[bool]
+        self, key: Any, backward: Any, residuals: Sequence[Any], active: Sequence[bool]
     ) -> Callable[[Flat, Flat], Flat]:
         """Return our bwd rule for JAX's, which returns cotangents of the active operands."""
-        moving = [self.out_types[i] for i in self.moving]
+        moving = [kind_of(self.outputs[i].aval) for i in self.moving]
         places = [i for i, a in enumerate(active) if a]
 
         def pull(values: Flat, cts: Flat) -> Flat:

@@ -23,6 +23,7 @@ from functrans.caching import Cache, CachePerFunction
 from functrans.ir.program import PRIMITIVES, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0, is_inexact
+from functrans.jax_trace import as_varying, varies
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
@@ -148,9 +149,14 @@ def read_literal(v: Any) -> Any:
     return number(v.val, v.aval)
 
 
-def abstract(t: ArrayType) -> jax.ShapeDtypeStruct:
+def abstract(t: Any) -> Any:
     """Return a type as JAX represents it."""
-    return jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type)
+    return jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) if t.__class__ is ArrayType else t
+
+
+def kind_of(aval: Any) -> Any:
+    """Return a type of JAX as ours; itself if values vary over axes, which ours do not say."""
+    return aval if varies(aval) else type_of_aval(aval)
 
 
 def constants_of(closed: Any) -> list[Any]:
@@ -288,11 +294,12 @@ def source_of(eqn: Any) -> Source | None:
 # --- JAX functions as programs --------------------------------------------------------------------
 
 
-def traced(fun: Callable[..., Any], types: Sequence[ArrayType]) -> tuple[Any, Any]:
-    """Return the jaxpr of a function of flat values, and the structure of its result."""
+def traced(fun: Callable[..., Any], types: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the jaxpr of a function of flat values, and the structure of its result. The types may
+    be those of `kind_of`."""
     trace = jax.make_jaxpr(fun, axis_env=list(state.axes), return_shape=True)
     # inside, only JAX handles jax arrays, and fills and iotas stay operations
-    with tracing(None), eager_constant_folding(False):
+    with tracing(None), eager_constant_folding(False), as_varying(types):
         closed, out = trace(*map(abstract, types))
     return closed, jax.tree.structure(out)
 
@@ -300,7 +307,7 @@ def traced(fun: Callable[..., Any], types: Sequence[ArrayType]) -> tuple[Any, An
 class Imported:
     """An imported jaxpr as a Program, with the structure of its result."""
 
-    __slots__ = ("consts", "out_tree", "program")
+    __slots__ = ("consts", "kinds", "out_tree", "program")
     program: Program
 
     def __init__(self, closed: Any, out_tree: Any, name: str):
@@ -314,6 +321,7 @@ class Imported:
         self.program, captured = hoist_constants(stage(body, types, name))
         self.consts: tuple[Any, ...] = (*captured, *consts)
         self.out_tree: Any = out_tree
+        self.kinds: list[Any] = list(map(kind_of, closed.out_avals))
 
     def __call__(self, values: Flat) -> list[Any]:
         return evaluate(self.program, [*self.consts, *values])
@@ -374,6 +382,7 @@ class OneEquation:
         self.fun = jaxpr_as_fun(self.closed_alone)
         self.types = tuple([type_of_aval(v.aval) for v in self.inputs])
         self.out_types = tuple([type_of_aval(v.aval) for v in self.outputs])
+        self.kinds = [kind_of(v.aval) for v in self.inputs]
         self.moving = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
         self.made = Cache("rules of JAX's operations", 64)
 
@@ -402,7 +411,7 @@ class OneEquation:
 
         return fun
 
-    def pushing(self, active: Sequence[bool]) -> tuple[Callable[..., Any], list[ArrayType]]:
+    def pushing(self, active: Sequence[bool]) -> tuple[Callable[..., Any], list[Any]]:
         """Return `jax.jvp` as a function of the primals and the active tangents that returns the
         results and the tangents of inexact results; also return its argument types."""
         n = len(self.types)
@@ -412,7 +421,7 @@ class OneEquation:
             outs, moved = jax.jvp(self.of_some(active, values[:n]), given, list(values[n:]))
             return outs, [moved[i] for i in self.moving]
 
-        return pushed, [*self.types, *only(self.types, active)]
+        return pushed, [*self.kinds, *only(self.kinds, active)]
 
 
 def only(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
