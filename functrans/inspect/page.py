@@ -54,7 +54,7 @@ pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px;
   overflow: auto; max-height: 32rem; font: 13px/1.45 ui-monospace, monospace; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13px; }
 th, td { text-align: left; padding: .25rem .9rem .25rem 0; border-bottom: 1px solid var(--line);
-  vertical-align: top; } th { color: var(--soft); font-weight: 600; }
+  vertical-align: top; white-space: nowrap; } th { color: var(--soft); font-weight: 600; }
 .good { color: var(--good); } .bad { color: var(--bad); } .verdict { font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { fill: var(--soft); font: 11px system-ui; }
 svg path { fill: none; stroke: var(--mark); stroke-width: 1.3; } svg line { stroke: var(--line); }
