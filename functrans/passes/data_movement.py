@@ -18,7 +18,7 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.elementwise import transcendental as transcendental
 from functrans.primitives.elementwise.arithmetic import integer_pow
 from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.families import add, mul, square
+from functrans.primitives.elementwise.families import add, div, mul, square
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.reductions.windows import select_and_scatter_add
@@ -42,6 +42,8 @@ from functrans.primitives.shape.moving import (
 _DEEP = 8  # maximum depth of the search
 _NEVER = frozenset([square, abs_, reduce_sum, select_and_scatter_add, transcendental.exp])
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, slice_, squeeze, transpose])
+_POSITIVE = frozenset([square, abs_, transcendental.exp])
+_AS_OPERANDS = _MOVES | {add, mul, div, integer_pow, reduce_sum}  # never negative if these are not
 
 
 def never_negative_zero(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -> bool:
@@ -65,6 +67,24 @@ def never_negative_zero(made_by: Mapping[Var, Equation], v: Any, deep: int = _DE
         return never_negative_zero(made_by, xs[0], deep - 1)
     if p is select_n:
         return all([never_negative_zero(made_by, x, deep - 1) for x in xs[1:]])
+    return False
+
+
+def never_negative(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -> bool:
+    """Return whether no element of a real value is known to be negative or -0.0."""
+    if v.__class__ is Literal:
+        number: Any = v.value
+        return number.__class__ is not complex and number >= 0 and math.copysign(1.0, number) > 0
+    e = made_by.get(v)
+    if e is None or not deep or dtype_class(v.type.dtype) != "float":
+        return False
+    p, xs = e.primitive, e.inputs
+    if p in _POSITIVE or (p is mul and xs[0] is xs[1]):
+        return True
+    if p is integer_pow and e.params["y"] % 2 == 0:
+        return bool(e.params["y"] > 0)
+    if p in _AS_OPERANDS:
+        return all([never_negative(made_by, x, deep - 1) for x in xs])
     return False
 
 

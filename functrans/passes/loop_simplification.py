@@ -1,6 +1,7 @@
 """Simplify loops: less to compute, carry and write.
 
 The pass removes from `scan` and `while`
+- what a step computes again that the step before did: it is carried (predictive_commoning.py);
 - outputs and carries that are not used;
 - carries that no step changes: they become constants of the loop;
 - literal constants, and arrays filled with one number: they move into the body;
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
 from functrans.passes.rewrite import (
     Rewrite,
     everywhere,
@@ -30,13 +31,11 @@ from functrans.passes.rewrite import (
     renaming,
     uses,
 )
-from functrans.primitives.calls.callback import Callback
 from functrans.primitives.calls.captured import constant
-from functrans.primitives.calls.checkpoint import checkpoint
 from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
-from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import Structural
 
@@ -58,11 +57,16 @@ def _each(program: Program) -> Program:
     notes: list[Rewrite] = []
     for e in renaming(program.equations, known):
         shrink = _SHRINK.get(e.primitive)
-        found = shrink(e, [read[v] > 0 for v in e.outputs]) if shrink else None
-        if found is None:
+        if shrink is None:
             equations.append(e)
             continue
-        before, made, replaced = found
+        start, loop = _commoned(e)
+        found = shrink(loop, [read[v] > 0 for v in loop.outputs])
+        if found is None and loop is e:
+            equations.append(e)
+            continue
+        before, made, replaced = found or ([], loop, {})
+        before = [*start, *before]
         equations += [*before, made]
         known.update(replaced)
         notes.append((e.primitive.name, (e, *[n.origin.equation for n in before if n.origin])))
@@ -73,6 +77,39 @@ def _each(program: Program) -> Program:
 
 # The rewritten loop: equations before it, the loop, and replacements for results of the old one.
 Shrunk = tuple[list[Equation], Equation, dict[Var, Any]] | None
+
+
+def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
+    """Return the loop without what its steps compute twice, and the equations of the first step
+    that come before it. The same loop if there are none."""
+    if e.primitive is scan:
+        n, layout, body = 0, LoopLayout.of(e.params), e.params["program"]
+        may_leave = _may_leave_scan
+        if e.params["length"] < 2:
+            return [], e
+    else:
+        n, m, body = (e.params[k] for k in ("cond_consts", "body_consts", "body"))
+        layout = LoopLayout(m, len(body.inputs) - m)
+        may_leave = _may_leave_while
+    found = commoned(body, layout)
+    if found is None or not all(map(may_leave, found.start.equations)):
+        return [], e
+    names: dict[Any, Any] = dict(zip(found.start.inputs, e.inputs[n:], strict=False))
+    before = [
+        Equation(b.primitive, b.inputs, b.outputs, b.params, b.source, Origin(HOW, b))
+        for b in copied(found.start.equations, names)
+    ]
+    start = [names[v] for v in found.start.outputs]
+    more = [Var(v.type) for v in start]
+    outs = [*e.outputs[: layout.carry], *more, *e.outputs[layout.carry :]]
+    operands = [*e.inputs[:n], *found.operands(e.inputs[n:], start, layout)]
+    if e.primitive is scan:
+        params = {**e.params, "program": found.body, "carry": layout.carry + found.more}
+    else:
+        cond = e.params["cond"]
+        unread = [Var(v.type) for v in start]
+        params = {**e.params, "body": found.body, "cond": cond.replace(inputs=[*cond.inputs, *unread])}
+    return before, _again(e, operands, outs, params)
 
 
 # --- scan -----------------------------------------------------------------------------------------
@@ -214,10 +251,7 @@ def _live(equations: Iterable[Equation], outputs: Iterable[Any]) -> set[Any]:
 
 
 def _may_leave_scan(e: Equation) -> bool:
-    primitive = e.primitive
-    if primitive is checkpoint or primitive is optimization_barrier:
-        return False
-    return not isinstance(primitive, Callback) and not primitive.has_effects(e.params)
+    return e.primitive.mergeable and not e.primitive.has_effects(e.params)
 
 
 def _may_leave_while(e: Equation) -> bool:

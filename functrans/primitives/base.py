@@ -88,6 +88,7 @@ class Primitive:
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
+    mergeable = True  # equal equations may become one, and an invariant one may leave a loop
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
     linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)

@@ -1,5 +1,5 @@
 """Dependence analysis: which parts of a program depend on some inputs or are needed for some
-outputs, and which values of a linearized program to store.
+outputs, which equations compute the same, and which values of a linearized program to store.
 
 In: programs and equations. Out: sets of variables, smaller programs. Higher-order primitives
 implement `reached` and `part` with these.
@@ -12,10 +12,11 @@ from itertools import compress
 from typing import Any
 
 from functrans.caching import memo, memo_as
-from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
-from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.elementwise.bitwise import and_, or_, xor
+from functrans.primitives.elementwise.families import Elementwise, add, eq, mul, ne
 
 
 def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
@@ -130,6 +131,46 @@ def smaller(equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], 
         equation.source,
         equation.origin,
     )
+
+
+# --- equal equations ------------------------------------------------------------------------------
+
+# Not max and min: for 0.0 and -0.0 the result may depend on the order of the operands.
+_COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
+
+
+def operation_key(primitive: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key that is equal for equal primitives and operands, in either order if the operation
+    is commutative."""
+    for v in operands:
+        if v.__class__ is Literal:
+            operands = tuple([v if v.__class__ is Var else _number(v) for v in operands])
+            break
+    return (primitive, frozenset(operands) if primitive in _COMMUTATIVE else operands)
+
+
+def _number(x: Literal) -> tuple[Any, ...]:
+    value = x.value
+    plain = value and value.__class__ is not complex  # 0.0 == -0.0, also in complex numbers
+    return (value if plain else repr(value), x.type)
+
+
+def parameters_key(e: Equation) -> tuple[Any, ...]:
+    """Return a key that is equal for equal parameters of one primitive."""
+    values: Iterable[Any] = e.params.values()
+    if e.primitive.name == "constant" or float in map(type, values):
+        values = [repr(v) for v in values]  # 0.0 == -0.0, but they must not be merged
+    return (*e.params, *values)
+
+
+def same_parameters(e: Equation, other: Equation) -> bool:
+    """Return whether two equations of one primitive have equal parameters."""
+    if e.params is other.params or not (e.params or other.params):
+        return True
+    try:
+        return parameters_key(e) in {parameters_key(other)}
+    except TypeError:  # a parameter is not hashable
+        return False
 
 
 # --- residuals: which values a loop step, call or branch stores for reverse mode ------------------

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.numpy as jnp
 from functrans.ir import check, parse
 from tests.unit.rewriting import XY, X, becomes, body
 
@@ -210,7 +211,59 @@ def test_simplify_of_sums_keeps_the_order_if_it_is_asked_to(case):
     assert ft.passes.simplify(program, exact=True) is program
 
 
+POWERS = {  # of |x|, unless the sign does not matter
+    -3.0: "c = div 1.0:f32[3] b;d = mul c c;e = mul d c;return e",
+    -2.5: "c = div 1.0:f32[3] b;d = sqrt c;e = mul d c;f = abs c;g = mul e f;return g",
+    -2.0: "c = div 1.0:f32[3] b;d = mul c c;return d",
+    -1.5: "c = div 1.0:f32[3] b;d = sqrt c;e = mul d c;return e",
+    -0.5: "c = rsqrt b;return c",
+    0.5: "c = sqrt b;return c",
+    1.5: "c = sqrt b;d = mul c b;return d",
+    2.5: "c = sqrt b;d = mul c b;e = abs b;f = mul d e;return f",
+    4.0: "c = mul b b;d = mul c b;e = mul d b;return e",
+}
+
+
+@pytest.mark.parametrize("y", POWERS)
+def test_short_powers_of_what_is_not_negative(y):
+    before = f"{X} a: f32[3] = abs x; b: f32[3] = pow a {y}:f32[3]; return b"
+    becomes("simplify", before, f"b = abs a;{POWERS[y]}")
+    program = parse(before + " }")
+    assert ft.passes.simplify(program, exact=True) is program
+
+
+@pytest.mark.parametrize("y", POWERS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_of_short_powers(y, dtype):
+    with jax.enable_x64(True), np.errstate(all="ignore"):
+        info = np.finfo(dtype)
+        sizes = np.random.default_rng(0).uniform(np.log10(info.tiny), np.log10(info.max), 2000)
+        ends = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, info.max]
+        x = np.concatenate([10**sizes, -(10.0 ** sizes[:9]), ends]).astype(dtype)
+        one = np.ones((), dtype)
+
+        def squares(x):
+            return jnp.sum(jnp.stack([x, x / 2]) ** 2, 0)
+
+        for of in (lambda x: x, jnp.abs, lambda x: x + one, squares):
+            base = np.asarray(of(x))
+            found = np.asarray(ft.jit(lambda x, of=of: of(x) ** y)(x))
+            exact = np.power(base.astype(np.longdouble), np.longdouble(y)).astype(dtype)
+            normal = np.isfinite(exact) & (abs(exact) >= info.tiny)
+            np.testing.assert_allclose(found[normal], exact[normal], rtol=4 * info.eps)
+            large = np.isinf(exact) | np.isnan(exact)
+            np.testing.assert_array_equal(found[large], exact[large])
+            assert (abs(found[~normal & ~large]) <= info.tiny).all()
+
+
 KEPT = {
+    "x ** 1.5": f"{X} a: f32[3] = pow x 1.5:f32[3]; return a",
+    "x ** 0.5": f"{X} a: f32[3] = pow x 0.5:f32[3]; return a",
+    "x ** -1.5": f"{X} a: f32[3] = pow x -1.5:f32[3]; return a",
+    "|x| ** 1.4": f"{X} a: f32[3] = abs x; b: f32[3] = pow a 1.4:f32[3]; return b",
+    "|x| ** -1.5, bfloat16": (
+        "program (x: bf16[3]) { a: bf16[3] = abs x; b: bf16[3] = pow a -1.5:bf16[3]; return b"
+    ),
     "x + 0.0": f"{X} a: f32[3] = add x 0.0:f32[3]; return a",
     "x - -0.0": f"{X} a: f32[3] = sub x -0.0:f32[3]; return a",
     "0.0 - x": f"{X} a: f32[3] = sub 0.0:f32[3] x; return a",

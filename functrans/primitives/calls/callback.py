@@ -75,6 +75,7 @@ class Callback(HigherOrderPrimitive):
     # transformation, nothing is cached per signature, and it is not linearized on its own.
     runs_eagerly = True
     counted = False
+    mergeable = False
     user_name = ""  # its name in messages
 
     def abstract_eval(

@@ -30,6 +30,7 @@ class Checkpoint(Jit):
     """Run `program`; recompute its residuals in reverse mode."""
 
     name = "checkpoint"
+    mergeable = False
 
     def abstract_eval(
         self, *types: Any, program: Program, policy: Any = None, prevent_cse: bool = True

@@ -22,6 +22,7 @@ from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.dependence import (
     apart,
     depending,
@@ -135,6 +136,15 @@ class Scan(HigherOrderPrimitive):
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program, layout = params["program"], LoopLayout.of(params)
+        found = commoned(program, layout) if params["length"] > 1 else None
+        if found is not None:
+            fixed = layout.fixed
+            starts = jit.differentiate(t, primals[:fixed], tangents[:fixed], {"program": found.start})
+            primals = found.operands(primals, starts[0], layout)
+            tangents = found.operands(tangents, starts[1], layout)
+            params = {**params, "program": found.body, "carry": layout.carry + found.more}
+            ys, moving = self.differentiate(t, primals, tangents, params)
+            return found.results(ys, layout), found.results(moving, layout)
         consts, carry, arrays = layout.operands([dx is not None for dx in tangents])
         written = len(program.outputs) - layout.carry
         while True:  # until no more of the carry becomes active

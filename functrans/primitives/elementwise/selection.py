@@ -219,6 +219,7 @@ class OptimizationBarrier(Primitive):
     """The operands, all computed before any of the results is used; nothing is fused across."""
 
     in_kernel = True
+    mergeable = False
     name: str = "optimization_barrier"
     multiple_results: bool = True
 

@@ -1,0 +1,166 @@
+"""Predictive commoning: carry a value to the next step of a loop if that step computes it again.
+
+    body: x, v -> ... a = f(x) ... x2 = ... b = f(x2) ... -> x2, v2
+
+One step's `f(x)` is the `f(x2)` of the step before, as in leapfrog integration, where a step begins
+and ends with the acceleration. The loop computes it once per step, and carries it:
+
+    start: x, v -> f(x)
+    body:  x, v, a -> ... x2 = ... b = f(x2) ... -> x2, v2, b
+
+The results are the same bits. It is done before a loop is differentiated, so that its derivative
+is smaller too, and by passes/loop_simplification.py.
+
+Source: predictive commoning (O'Brien, 1990), an optimization of compilers for array elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from functrans.caching import memo
+from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.dependence import operation_key, same_parameters
+
+_WORTH = 4  # floating point operations saved per element that is carried instead
+
+
+class Commoned(NamedTuple):
+    """A loop that carries the values it would compute twice.
+
+    start : (consts, carry) -> what the first step would compute
+    body  : the step; the new part of the carry comes after the old one
+    more  : the size of the new part
+    """
+
+    start: Program
+    body: Program
+    more: int
+
+    def operands(self, xs: Sequence[Any], start: Sequence[Any], layout: LoopLayout) -> list[Any]:
+        """Insert the new initial values, or something parallel to them, into the operands."""
+        return [*xs[: layout.fixed], *start, *xs[layout.fixed :]]
+
+    def results(self, ys: Sequence[Any], layout: LoopLayout) -> list[Any]:
+        """Drop the new part of the carry from the results."""
+        return [*ys[: layout.carry], *ys[layout.carry + self.more :]]
+
+
+def commoned(body: Program, layout: LoopLayout) -> Commoned | None:
+    """Return the loop without what its steps compute twice. None if they do not, or if it is too
+    little work to carry the result."""
+    return memo(body, _commoned, layout)
+
+
+def _commoned(body: Program, layout: LoopLayout) -> Commoned | None:
+    equations, outputs, alike = _distinct(body)
+    after, again = _next_values(body.inputs, equations, outputs, alike, layout)
+    if not again:
+        return None
+    read = {v for e in equations if e not in again for v in e.inputs}.union(outputs)
+    known = [e for e in equations if after.keys() >= set(e.outputs)]
+    carried = [
+        v
+        for e in equations
+        if e in again
+        for v in e.outputs
+        if v in read and _flops(prune(known, [v])) >= _WORTH * v.type.size
+    ]
+    if not carried:
+        return None
+    names: dict[Any, Any] = {v: Var(v.type) for v in carried}
+    ends = layout.results(_renamed_all(outputs, names))
+    outs = [*ends[0], *_renamed_all([after[v] for v in carried], names), *ends[1]]
+    kept = prune([_renamed(e, names) for e in equations], outs)
+    if _flops(equations) - _flops(kept) < _WORTH * sum([v.type.size for v in carried]):
+        return None
+    fixed, slices = body.inputs[: layout.fixed], body.inputs[layout.fixed :]
+    start = Program(fixed, prune(known, carried), carried, name=body.name)
+    made = body.replace(inputs=[*fixed, *names.values(), *slices], outputs=outs, equations=kept)
+    return Commoned(start, made, len(carried))
+
+
+Alike = dict[tuple[Any, ...], list[Equation]]
+
+
+def _distinct(body: Program) -> tuple[list[Equation], list[Any], Alike]:
+    """Return the equations without common subexpressions, the outputs, and the equations by their
+    primitive and operands."""
+    equations: list[Equation] = []
+    alike: Alike = {}
+    known: dict[Any, Any] = {}
+    for e in body.equations:
+        e = _renamed(e, known)
+        equal = alike.setdefault(operation_key(e.primitive, e.inputs), [])
+        twin = _twin(e, equal)
+        if twin is None:
+            equations.append(e)
+            equal.append(e)
+        else:
+            known.update(zip(e.outputs, twin.outputs, strict=True))
+    return equations, _renamed_all(body.outputs, known), alike
+
+
+def _next_values(
+    inputs: Sequence[Var],
+    equations: Sequence[Equation],
+    outputs: Sequence[Any],
+    alike: Alike,
+    layout: LoopLayout,
+) -> tuple[dict[Any, Any], set[Equation]]:
+    """Return, for values made from consts and carry, the value of the same step that equals it in
+    the next step, and the equations of those that change."""
+    consts, carry, _ = layout.operands(inputs)
+    after: dict[Any, Any] = {v: v for v in consts}
+    after.update([(v, y) for v, y in zip(carry, outputs, strict=False) if y.type is v.type])
+    again = set()
+    for e in equations:
+        if not all([v.__class__ is Literal or v in after for v in e.inputs]):
+            continue
+        operands = tuple(_renamed_all(e.inputs, after))
+        if operands != e.inputs:
+            twin = _twin(e, alike.get(operation_key(e.primitive, operands), ()))
+            if twin is not None:
+                after.update(zip(e.outputs, twin.outputs, strict=True))
+                again.add(e)
+        elif _pure(e):  # loop-invariant
+            after.update([(v, v) for v in e.outputs])
+    return after, again
+
+
+def _pure(e: Equation) -> bool:
+    return e.primitive.mergeable and not e.primitive.has_effects(e.params)
+
+
+def _twin(e: Equation, equal: Iterable[Equation]) -> Equation | None:
+    """Return the equation that computes the same, among those with equal primitive and operands."""
+    for other in equal:
+        if same_parameters(e, other) and all(map(_same_type, e.outputs, other.outputs)):
+            return other if _pure(e) else None
+    return None
+
+
+def _same_type(v: Var, w: Var) -> bool:
+    return v.type is w.type
+
+
+def _renamed(e: Equation, names: dict[Any, Any]) -> Equation:
+    if names.keys().isdisjoint(e.inputs):
+        return e
+    inputs = tuple(_renamed_all(e.inputs, names))
+    return Equation(e.primitive, inputs, e.outputs, e.params, e.source, e.origin)
+
+
+def _renamed_all(values: Iterable[Any], names: dict[Any, Any]) -> list[Any]:
+    return [names.get(v, v) for v in values]
+
+
+def _flops(equations: Iterable[Equation]) -> int:
+    return sum(
+        [
+            e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params).flops
+            for e in equations
+        ]
+    )

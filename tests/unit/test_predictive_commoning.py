@@ -1,0 +1,305 @@
+"""Loops whose steps compute what the step before computed: what is carried, what is left alone, and
+values and derivatives."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+from functrans.ir.source import line_of
+from functrans.ir.text import with_nested
+
+pytestmark = pytest.mark.smoke
+
+X = np.array([0.3, -1.2, 0.7], "float32")
+V = np.array([0.1, 0.4, -0.5], "float32")
+
+
+class World(NamedTuple):
+    """A library: its transformations, arrays and control flow."""
+
+    ft: Any
+    np: Any
+    lax: Any
+
+
+OURS = World(ft, jnp, lax)
+JAX = World(jax, jax.numpy, jax.lax)
+
+
+def leapfrog(force, w, x, v, *more):
+    v = v + 0.05 * force(x, *more)
+    x = x + 0.1 * v
+    return x, v + 0.05 * force(x, *more)
+
+
+def by_scan(w, x, v):
+    def force(x):
+        return w.np.sin(x) * x[0]
+
+    (x, v), path = w.lax.scan(lambda s, _: (leapfrog(force, w, *s), s[0]), (x, v), None, length=5)
+    return x + v + path[3]
+
+
+def with_constants(w, x, v):
+    def step(s, t):
+        x, y = leapfrog(lambda x, k: w.np.sin(k * x) + x.sum(), w, *s, v * 2)
+        return (x, y + t), y
+
+    (x, y), path = w.lax.scan(step, (x, v), w.np.arange(5.0), reverse=True)
+    return x + y + path[0]
+
+
+def with_time(w, x, v):
+    def step(i, s):
+        x, v = s
+        v = v + 0.05 * w.np.sin(x) * w.np.cos(i * 0.1)
+        x = x + 0.1 * v
+        return x, v + 0.05 * w.np.sin(x) * w.np.cos((i + 1) * 0.1)
+
+    return sum(w.lax.fori_loop(0, 5, step, (x, v)))
+
+
+def of_the_step_before(w, x, v):
+    """The wave equation: f(now) is f(before) of the next step."""
+
+    def step(_, s):
+        before, now = s
+        bend = w.np.tanh(w.np.sin(before)) + w.np.tanh(w.np.sin(now))
+        return now, 2 * now - before + 0.1 * bend
+
+    return sum(w.lax.fori_loop(0, 5, step, (x, v)))
+
+
+def called(w, x, v):
+    force = w.ft.jit(lambda x: w.np.sin(x) * x.sum())
+    return sum(w.lax.fori_loop(0, 5, lambda _, s: leapfrog(force, w, *s), (x, v)))
+
+
+def by_rule(w, x, v):
+    @w.ft.custom_jvp
+    def force(x):
+        return w.np.sin(x)
+
+    force.defjvps(lambda dx, y, x: dx * w.np.cos(x))
+    return sum(w.lax.fori_loop(0, 5, lambda _, s: leapfrog(force, w, *s), (x, v)))
+
+
+def of_a_gradient(w, x, v):
+    force = w.ft.grad(lambda x: w.np.sum(w.np.sin(x) * x))
+    return sum(w.lax.fori_loop(0, 5, lambda _, s: leapfrog(force, w, *s), (x, v)))
+
+
+def with_a_loop_inside(w, x, v):
+    def inner(c, a):
+        return w.np.sin(c) * a, None
+
+    def force(x):
+        return w.lax.scan(inner, x.sum(), x)[0]
+
+    return sum(w.lax.fori_loop(0, 5, lambda _, s: leapfrog(force, w, *s), (x, v)))
+
+
+def in_a_loop(w, x, v):
+    return w.lax.scan(lambda c, _: (by_scan(w, c, v), None), x, None, length=3)[0]
+
+
+def steps_unknown(w, x, v):
+    n = 5 + (x[0] > 9).astype("int32")
+
+    def step(s):
+        return (s[0] + 1, *leapfrog(w.np.sin, w, *s[1:]))
+
+    return sum(w.lax.while_loop(lambda s: s[0] < n, step, (0, x, v))[1:])
+
+
+def two_forces(w, x, v):
+    def step(_, s):
+        x, v, a = s
+        kick = 0.05 * (w.np.sin(x) + w.np.cos(x).sum())
+        x, v = leapfrog(lambda x: w.np.sin(x) + w.np.cos(x).sum(), w, x, v)
+        return x, v, a + kick
+
+    return sum(w.lax.fori_loop(0, 5, step, (x, v, x)))
+
+
+def unrolled(w, x, v):
+    return sum(
+        w.lax.scan(lambda s, _: (leapfrog(w.np.sin, w, *s), None), (x, v), None, length=6, unroll=2)[0]
+    )
+
+
+# How many of sin, tanh, exp and loops stand in the body of the loop.
+SHORTER = {
+    by_scan: 1,
+    with_constants: 1,
+    with_time: 1,
+    of_the_step_before: 2,
+    called: 1,
+    by_rule: 1,
+    of_a_gradient: 1,
+    with_a_loop_inside: 2,
+    in_a_loop: 3,  # of which one before the inner loop
+    steps_unknown: 1,
+    two_forces: 1,
+    unrolled: 1,
+}
+
+ALL = pytest.mark.parametrize("f", SHORTER, ids=lambda f: f.__name__)
+
+
+def counted(program: Any) -> int:
+    """The number of sines, tangents and inner loops in the bodies of loops."""
+    inside = [p for p in with_nested(program) if p is not program]
+    return sum([e.primitive.name in ("sin", "tanh", "scan") for p in inside for e in p.equations])
+
+
+@ALL
+def test_work_in_a_step(f):
+    optimized = ft.passes.optimize(ft.make_ir(lambda x, v: f(OURS, x, v))(X, V))
+    assert counted(optimized) == SHORTER[f], optimized
+
+
+@ALL
+@pytest.mark.parametrize("jitted", [True, False], ids=["jit", "eager"])
+def test_values_and_derivatives(f, jitted):
+    def results(w):
+        def value(x, v):
+            return f(w, x, v)
+
+        def loss(x, v):
+            return w.np.sum(value(x, v) ** 2)
+
+        run = w.ft.jit if jitted or w is JAX else (lambda f: f)
+        reverse = w is OURS or f is not steps_unknown  # JAX has no derivative of a `while`
+        yield run(value)(X, V)
+        yield run(lambda x, v: w.ft.jvp(value, (x, v), (v, x)))(X, V)
+        yield run(w.ft.vmap(value, (None, 0)))(X, np.stack([V, X]))
+        if reverse and f is not steps_unknown:
+            yield run(w.ft.grad(loss, (0, 1)))(X, V)
+            yield run(w.ft.vmap(w.ft.grad(loss), (0, None)))(np.stack([X, V]), V)
+            yield run(w.ft.grad(w.ft.checkpoint(loss), 1))(X, V)
+            yield run(w.ft.hessian(loss))(X, V)
+
+    for ours, theirs in zip(results(OURS), results(JAX), strict=True):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 2e-4, 2e-5), ours, theirs)
+
+
+def test_gradient_while():
+    """Of a loop whose number of steps is not known, beside the loop with that number."""
+
+    def known(x, v):
+        return jnp.sum(sum(lax.fori_loop(0, 5, lambda _, s: leapfrog(jnp.sin, OURS, *s), (x, v))))
+
+    ours = ft.jit(ft.grad(lambda x, v: jnp.sum(steps_unknown(OURS, x, v)), (0, 1)))(X, V)
+    for a, b in zip(ours, ft.grad(known, (0, 1))(X, V), strict=True):
+        np.testing.assert_allclose(a, b, 1e-5)
+
+
+ONE_FORCE = (by_scan, with_constants, called, of_a_gradient, unrolled)
+
+
+@pytest.mark.parametrize("f", ONE_FORCE, ids=lambda f: f.__name__)
+def test_derivatives_are_of_the_shorter_loop(f):
+    """One sine and one cosine, in the loop forward."""
+
+    def loss(x, v):
+        return jnp.sum(f(OURS, x, v))
+
+    program = ft.passes.optimize(ft.make_ir(ft.grad(loss, (0, 1)))(X, V))
+    inside = [e.primitive.name for p in with_nested(program) if p is not program for e in p.equations]
+    assert (inside.count("sin"), inside.count("cos")) == (1, 1)
+
+
+def test_text():
+    def loss(x, v):
+        return lax.fori_loop(0, 9, lambda _, s: leapfrog(jnp.sin, OURS, *s), (x, v))[0]
+
+    text = str(ft.passes.optimize(ft.make_ir(loss)(X, V)))
+    assert (
+        text
+        == """program loss (a: f32[3], b: f32[3]) {
+  c: f32[3] = sin a
+  d: f32[3] = mul 0.05:f32[3] c
+  e: f32[3], f: f32[3], g: f32[3] = scan[length=9, consts=0, carry=3] a b d {
+    program (h: f32[3], i: f32[3], j: f32[3]) {
+      k: f32[3] = add i j
+      l: f32[3] = mul 0.1:f32[3] k
+      m: f32[3] = add h l
+      n: f32[3] = sin m
+      o: f32[3] = mul 0.05:f32[3] n
+      p: f32[3] = add k o
+      return m, p, o
+    }
+  }
+  return e
+}"""
+    )
+
+
+def stays(step, xs=None, length=5):
+    def f(x, v):
+        return lax.scan(step, (x, v), xs, length=length)[0]
+
+    return counted(ft.passes.optimize(ft.make_ir(f)(X, V)))
+
+
+def test_left_alone():
+    def reading(s, t):  # of what is read, the next step's is not known
+        return leapfrog(lambda x: jnp.sin(x + t), OURS, *s), None
+
+    def host(s, _):
+        ft.debug.callback(lambda x: None, jnp.sin(s[0]))
+        return leapfrog(lambda x: ft.pure_callback(np.sin, x, x), OURS, *s), None
+
+    def recomputed(s, _):
+        return leapfrog(ft.checkpoint(lambda x: jnp.sin(jnp.sin(x))), OURS, *s), None
+
+    def cheap(s, _):  # three operations, which is less than to carry them
+        x, v = leapfrog(lambda x: x * x * 0.1, OURS, *s)
+        return (x, v), None
+
+    assert stays(reading, jnp.arange(5.0)) == 2
+    for step in (cheap, recomputed):
+        made = ft.passes.optimize(ft.make_ir(lambda x, v, f=step: lax.scan(f, (x, v), None, length=5))(X, V))
+        assert [e.params["carry"] for e in made.equations if e.primitive.name == "scan"] == [2]
+
+    def once(s, _):
+        return (leapfrog(jnp.sin, OURS, *s), None)
+
+    assert stays(once, length=1) == 2
+    assert stays(once) == 1
+    assert stays(host) == 1  # of the callback
+
+
+def test_a_carry_that_changes_its_weak_type_is_left_alone():
+    x, v = lax.fori_loop(0, 3, lambda _, s: leapfrog(jnp.sin, OURS, *s), (0.5, 0.1))
+    a, b = jax.lax.fori_loop(0, 3, lambda _, s: leapfrog(jax.numpy.sin, JAX, *s), (0.5, 0.1))
+    np.testing.assert_allclose([x, v], [a, b], 1e-6)
+    assert x.weak_type == a.weak_type
+
+
+def test_no_steps():
+    """What is computed before the loop is not seen."""
+
+    def f(x, n):
+        return lax.while_loop(
+            lambda s: s[0] < n, lambda s: (s[0] + 1, *leapfrog(jnp.sin, OURS, *s[1:])), (0, x, x)
+        )
+
+    i, x, v = ft.jit(f)(np.float32(np.inf), 0)  # sin(inf) is NaN
+    assert (int(i), float(x), float(v)) == (0, np.inf, np.inf)
+
+
+def test_lines_stay():
+    """What is computed before the loop has the line that the step has."""
+    program = ft.passes.optimize(ft.make_ir(lambda x, v: by_scan(OURS, x, v))(X, V))
+    sines = [e for p in with_nested(program) for e in p.equations if e.primitive.name == "sin"]
+    assert {line_of(e.source) for e in sines} == {by_scan.__code__.co_firstlineno + 2}
