@@ -16,7 +16,7 @@ from jax.interpreters import mlir
 
 from functrans import passes
 from functrans.backends import cpu, kernel_calls
-from functrans.ir.program import Literal, Program, results_by_age
+from functrans.ir.program import Equation, Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import func as func_dialect
@@ -68,8 +68,8 @@ class Lowering:
         if self.on_this_cpu:
             program = passes.fusion_boundaries.computed_once(program)
             program = passes.fusion_boundaries.by_rows(program)
-        # Without a call or a loop the passes need not be loaded.
-        if self.on_this_cpu and any([e.primitive.holds_programs for e in program.equations]):
+        # Without a call, a loop or a sum the passes need not be loaded.
+        if self.on_this_cpu and any(map(_concerns_kernels, program.equations)):
             program = passes.kernels.kernels(program, self._can_be_kernel)
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
@@ -477,3 +477,7 @@ class Lowering:
         if context.tokens_out:
             self.tokens = context.tokens_out
         return outs
+
+
+def _concerns_kernels(e: Equation) -> bool:
+    return e.primitive.holds_programs or e.primitive.name == "reduce_sum"

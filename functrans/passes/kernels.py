@@ -28,18 +28,20 @@ from typing import Any, NamedTuple
 import jax
 
 from functrans.caching import cached, memo, memo_as
-from functrans.ir.program import Equation, Literal, Program, Var, program_of
+from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
 from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, is_long
 from functrans.passes.rewrite import Rewriter, everywhere, uses
-from functrans.primitives.calls.jit import one_kernel
+from functrans.passes.row_sums import RowSum, row_sums
+from functrans.primitives.calls.jit import jit, one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
+from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import Structural
 from functrans.trace import bind, evaluate, stage
 
@@ -52,6 +54,7 @@ LOOPS = (scan, while_loop)
 # much as this many dispatches. XLA does not count library calls. In a kernel their expansions count
 # this many times, because XLA recomputes some for each element that needs them.
 _SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
+_LONG = 2**20  # more operations are not counted as few, whatever is taken step by step
 _STEPS = 8  # assumed steps of a loop of unknown length
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
@@ -71,7 +74,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     """
     if is_kept(program):
         return program
-    if not any([e.primitive in LOOPS for e in program.equations]):
+    if not any([e.primitive in LOOPS or e.primitive is reduce_sum for e in program.equations]):
         return program
     name = kernels, can_be is None, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be))
@@ -80,10 +83,14 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) -> Program:
     read = uses(program)
     equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
-    if stepwise := _summed_in_steps(program):
+    products, sums = _summed_in_steps(program, read)
+    if products or sums:
+        called = {s.equation: _call(s) for s in sums}
         equations = [
-            _kernel(e, e.inputs, e.outputs, in_steps(e), can_be) if e in stepwise else e for e in equations
+            _kernel(e, e.inputs, e.outputs, in_steps(e), can_be) if e in products else called.get(e, e)
+            for e in equations
         ]
+        equations = prune(equations, program.outputs)
     return program if equations == program.equations else program.replace(equations=equations)
 
 
@@ -306,15 +313,26 @@ def _counted_of(e: Equation) -> int:
     return 0 if free else _cost(e)
 
 
-def _summed_in_steps(program: Program) -> frozenset[Equation]:
-    """Return the products to sum step by step, so that the program is run by the thread that calls
-    it: those of gradients over all steps of a loop, if XLA counts few operations without them."""
+def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Equation], list[RowSum]]:
+    """Return the products to sum step by step and the sums to take by rows, so that the program is run
+    by the thread that calls it: those of gradients over all steps of a loop, and of whole arrays, if
+    XLA counts few operations without them."""
+    counted = _counted(program)
+    if not _SHORT <= counted < _LONG:
+        return frozenset(), []
     products = [
         e for e in program.equations if e.primitive is dot_general and is_long(e) and _has_elements(e)
     ]
-    counted = _counted(program)
+    sums = row_sums(program, read)
     less = sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
-    return frozenset(products) if counted - less < _SHORT <= counted else frozenset()
+    less += sum([int((1 - s.share) * sum(map(_counted_of, [*s.operations, s.equation]))) for s in sums])
+    return (frozenset(products), sums) if counted - less < _SHORT else (frozenset(), [])
+
+
+def _call(found: RowSum) -> Equation:
+    """Return the call of a sum's program. XLA makes a loop of so few numbers one kernel by itself."""
+    e = found.equation
+    return Equation(jit, found.inputs, e.outputs, {"program": plain(found.program())}, e.source, e.origin)
 
 
 def _factorized(e: Equation) -> int:

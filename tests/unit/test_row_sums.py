@@ -1,0 +1,95 @@
+"""Sums of whole arrays by rows: which programs the calling thread runs, and values."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+
+pytestmark = pytest.mark.smoke
+
+SHORT = {
+    "sum": jnp.sum,
+    "mean of squares": lambda x: jnp.mean(x**2),
+    "variance": jnp.var,
+    "norm": jnp.linalg.norm,
+    "product with itself": lambda x: jnp.sum((x - 0.5) * (x - 0.5)),
+    "distance from the mean": lambda x: jnp.sum(jnp.abs(x - jnp.mean(x))),
+    "selection": lambda x: jnp.sum(jnp.where(x > x[0], x, 0.0)),
+    "a number": lambda x: jnp.sum(x * x[3] + x[4]),
+    "two of one array": lambda x: jnp.sum(jnp.sin(x)) + jnp.sum(jnp.sin(x) * 2),
+    "in two dimensions": lambda x: jnp.sum(x[:1000].reshape(10, 100) * 2),
+    "what is summed is read": lambda x: (jnp.sin(x), jnp.sum(jnp.sin(x))),
+    "written by a loop": lambda x: jnp.mean(lax.scan(lambda c, a: (c + a, jnp.tanh(c)), x[0], x)[1]),
+    "weak": lambda x: jnp.sum(jnp.broadcast_to(x[0] * 2.0, (1500,))),
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+@pytest.mark.parametrize("size", [1024, 1500, 16384])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values(case, size, dtype):
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).normal(size=size).astype(dtype)
+        f = ft.jit(SHORT[case])
+        compiled = f.lower(x).compile()
+        assert compiled.cost_analysis()["flops"] < 1000
+        expected = jax.tree.map(np.asarray, SHORT[case](x.astype("float64")))
+        tolerance = 100 * np.finfo(dtype).eps
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, tolerance, 50 * tolerance), f(x), expected)
+        assert jax.tree.map(lambda a: a.dtype, f(x)) == jax.tree.map(lambda a: np.dtype(dtype), expected)
+
+
+OTHERS = {
+    "short": lambda x: jnp.sum(x[:255]),
+    "long": lambda x: jnp.sum(jnp.concatenate([x, x])),
+    "integers": lambda x: jnp.sum(x.astype("int32")),
+    "one axis": lambda x: jnp.sum(x.reshape(8, -1), axis=0),
+    "beside other work": lambda x: (jnp.sum(x), x * 2),
+}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_others_are_left_to_xla(case):
+    x = np.random.default_rng(0).normal(size=16384).astype("float32")
+    assert "while" not in ft.jit(OTHERS[case]).lower(x).compile().as_text()
+
+
+def test_plain():
+    x = np.ones(2000, "float32")
+    assert "while" in ft.jit(jnp.sum).lower(x).compile().as_text()
+    assert "while" not in ft.jit(jnp.sum, cpu="plain").lower(x).compile().as_text()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0, -0.0])
+@pytest.mark.parametrize("at", [0, 1499])
+def test_special_values(value, at):
+    x = np.full(1500, -0.0, "float32")
+    x[at] = value
+    found = ft.jit(jnp.sum)(x)
+    np.testing.assert_array_equal(found, np.sum(x))
+
+
+def test_transformations():
+    x = np.random.default_rng(0).normal(size=(3, 2000)).astype("float32")
+
+    def loss(x):
+        return jnp.mean((x - jnp.mean(x)) ** 2) * jnp.sum(jnp.sin(x))
+
+    def same(x):
+        return jax.numpy.mean((x - jax.numpy.mean(x)) ** 2) * jax.numpy.sum(jax.numpy.sin(x))
+
+    for ours, theirs in (
+        (ft.grad(loss), jax.grad(same)),
+        (ft.value_and_grad(ft.checkpoint(loss)), jax.value_and_grad(same)),
+        (lambda x: ft.jvp(loss, (x,), (x,)), lambda x: jax.jvp(same, (x,), (x,))),
+    ):
+        found, expected = ft.jit(ours)(x[0]), jax.jit(theirs)(x[0])
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-5), found, expected)
+        found, expected = ft.jit(ft.vmap(ours))(x), jax.jit(jax.vmap(theirs))(x)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-4, 1e-5), found, expected)
+    np.testing.assert_allclose(jax.jit(lambda x: ft.jit(loss)(x))(x[0]), same(x[0]), rtol=1e-4)
