@@ -330,7 +330,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("word", nargs="?", default="", help="run the groups whose name holds it")
     parser.add_argument("--only", default="", help="the same")
-    parser.add_argument("--json", default="benchmarks.json", help="where the figures go")
+    parser.add_argument("--json", help="where the figures go; of a whole run: benchmarks.json")
     own = parser.add_argument_group("loops, training, options, existing")
     own.add_argument("--rows", default="", help="run the rows whose name holds this word")
     own.add_argument("--repeats", type=int, default=15, help="measurements of each row")
@@ -357,8 +357,10 @@ def main() -> None:
         failed = any(line.failure for line in lines)
     else:
         rows, failed = [asdict(r) | {"met": r.met} for r in groups(word, about)], False
-    with open(given.json, "w") as file:
-        json.dump({**about, "rows": rows}, file, indent=1)
+    figures = given.json or ("" if word else "benchmarks.json")
+    if figures:
+        with open(figures, "w") as file:
+            json.dump({**about, "rows": rows}, file, indent=1)
     sys.exit(failed)
 
 
