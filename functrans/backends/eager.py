@@ -16,12 +16,13 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 
 from functrans import runtime
 from functrans.backends import xla
-from functrans.caching import Cache, cached, exactly
+from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
+from functrans.primitives.dependence import structure
 from functrans.primitives.distributed.sharding import traced_by_jax, typed_by_jax
 from functrans.trace import out_types
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked, typeof
@@ -81,36 +82,10 @@ def _compiled_alike(primitive: Any, splats: Any, params: dict[str, Any]) -> Any:
         return compiled.__wrapped__(primitive, splats, *params.items())
 
     try:
-        key = (primitive, splats, _structure(params))
+        key = (primitive, splats, structure(params, lines=True))
         return _ALIKE.get(key) or _ALIKE.keep(key, made())
     except TypeError:  # a parameter is not hashable, or a program has constants
         return made()
-
-
-def _structure(x: Any) -> Any:
-    """Return a key of a parameter. Programs of equal equations, from the same lines, have one key."""
-    kind = x.__class__
-    if kind is dict:
-        return tuple([(k, _structure(v)) for k, v in x.items()])
-    if kind is tuple:
-        return tuple(map(_structure, x))
-    if kind is not Program:
-        return exactly(x)
-    if x.values:
-        raise TypeError("constants have no key")
-    number: dict[Any, Any] = {v: i for i, v in enumerate(x.inputs)}
-
-    def place(v: Any) -> Any:
-        return number[v] if v.__class__ is Var else (_number(v), v.type)
-
-    made: list[Any] = [x.name, x.in_types]
-    for e in x.equations:
-        line = e.source and (id(e.source[0]), e.source[1])  # the program keeps its code
-        made.append((e.primitive, tuple(map(place, e.inputs)), _structure(e.params), line))
-        for v in e.outputs:
-            number[v] = len(number)
-            made.append(v.type)
-    return (*made, tuple(map(place, x.outputs)))
 
 
 _ALONE = Cache("operations inside of JAX", 2048)

@@ -16,7 +16,7 @@ from jax.interpreters import mlir
 
 from functrans import passes
 from functrans.backends import cpu, kernel_calls
-from functrans.ir.program import Equation, Literal, Program, results_by_age
+from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import func as func_dialect
@@ -41,13 +41,14 @@ class Lowering:
     platform            : "cpu", "gpu", "tpu", ..., or None when lowering for several at once
     """
 
-    def __init__(self, jax_ctx: Any, compile_alone: Callable[[Program], Any]):
+    def __init__(self, jax_ctx: Any, compile_alone: Callable[[Program], Any], jitted: bool):
         self.jax_ctx = jax_ctx
         self.module_ctx: Any = jax_ctx.module_context
         platforms = jax_ctx.platforms or self.module_ctx.platforms
         known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
         self.platform: str | None = known[0] if len(known) == 1 else None
         self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
+        self._jitted = jitted
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
@@ -68,8 +69,10 @@ class Lowering:
         if self.on_this_cpu:
             program = passes.fusion_boundaries.computed_once(program)
             program = passes.fusion_boundaries.by_rows(program)
-        # Without a call, a loop or a sum the passes need not be loaded.
-        if self.on_this_cpu and any(map(_concerns_kernels, program.equations)):
+        # Without a call or a loop the passes need not be loaded for a single operation.
+        if self.on_this_cpu and (
+            self._jitted or any([e.primitive.holds_programs for e in program.equations])
+        ):
             program = passes.kernels.kernels(program, self._can_be_kernel)
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
@@ -477,7 +480,3 @@ class Lowering:
         if context.tokens_out:
             self.tokens = context.tokens_out
         return outs
-
-
-def _concerns_kernels(e: Equation) -> bool:
-    return e.primitive.holds_programs or e.primitive.name == "reduce_sum"

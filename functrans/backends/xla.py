@@ -278,7 +278,7 @@ def relowering(traced: Any, again: Callable[[], Any]) -> Any:
 
 
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
-    lowering = Lowering(jax_ctx, _compiled_alone)
+    lowering = Lowering(jax_ctx, _compiled_alone, bool(preparation.passes))
     outs = lowering.emit(prepared(program, preparation, lowering.platform), operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)

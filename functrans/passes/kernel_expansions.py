@@ -56,7 +56,6 @@ from functrans.trace import bind, literal, stage, typeof
 FEW = 8  # sums of up to this many terms are unrolled
 WINDOWS = 16  # scatters of up to this many windows are unrolled
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
-STEPS = 32  # sums of fewer terms are not made loops of their own
 ALONE = 64  # joins of at least this many numbers are functions of their own
 LARGEST = 6  # matrices of up to this many rows are factorized step by step
 
@@ -136,22 +135,17 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
     return functools.reduce(add, [term(x, y, k) for k in range(size // many * many, size)], total)
 
 
-def is_long(e: Equation) -> bool:
-    """Return whether a product is a sum over many steps that could be taken step by step."""
-    return _is_plain(e) and prod([n for _, n in _summed(e)]) >= STEPS
-
-
 def in_steps(e: Equation) -> Program:
     """Return the program of a product that is summed step by step along its longest summed axis."""
     lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
-    axis, _ = max(_summed(e), key=lambda found: found[1])
+    axis, _ = max(summed_axes(e), key=lambda found: found[1])
     i, j = lhs.index(axis), rhs.index(axis)
 
     term = _term(lhs, rhs, out, i, j)
     return stage(lambda x, y: [_accumulated(term, x, y, i, j, 1)], [v.type for v in e.inputs], "product")
 
 
-def _summed(e: Equation) -> list[tuple[int, int]]:
+def summed_axes(e: Equation) -> list[tuple[int, int]]:
     """Return the axes over which a product sums, and their sizes."""
     lhs, shape = _axes(e, 0), e.inputs[0].type.shape
     return [(n, size) for n, size in zip(lhs, shape, strict=True) if n not in e.params["out"]]
@@ -185,13 +179,12 @@ def _is_plain(e: Equation) -> bool:
 
 
 def _products(e: Equation) -> int:
-    size = dict(zip(_axes(e, 0), e.inputs[0].type.shape, strict=True))
-    size.update(zip(_axes(e, 1), e.inputs[1].type.shape, strict=True))
+    size = {n: k for i in (0, 1) for n, k in zip(_axes(e, i), e.inputs[i].type.shape, strict=True)}
     return prod([size[n] for n in (size if _sums(e) else e.params["out"])])
 
 
 def _sums(e: Equation) -> bool:
-    summed = [n for n, _ in _summed(e)]
+    summed = [n for n, _ in summed_axes(e)]
     return bool(summed) and not _are_few(summed, _axes(e, 0), _axes(e, 1), e.inputs[0].type.shape)
 
 

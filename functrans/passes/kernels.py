@@ -31,7 +31,7 @@ from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
-from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, is_long
+from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, summed_axes
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
 from functrans.primitives.calls.jit import jit, one_kernel
@@ -54,8 +54,10 @@ LOOPS = (scan, while_loop)
 # much as this many dispatches. XLA does not count library calls. In a kernel their expansions count
 # this many times, because XLA recomputes some for each element that needs them.
 _SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
-_LONG = 2**20  # more operations are not counted as few, whatever is taken step by step
+_LONG = 2**19  # more operations take longer than another thread's start, whoever runs them
 _STEPS = 8  # assumed steps of a loop of unknown length
+_TERMS = 32  # sums of fewer products are not made loops of their own
+_COLUMNS = 128 * 128  # larger operands are not read column by column
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
 _KEYS = "key<fry>"  # other generators are XLA library calls
@@ -74,7 +76,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     """
     if is_kept(program):
         return program
-    if not any([e.primitive in LOOPS or e.primitive is reduce_sum for e in program.equations]):
+    if not any([e.primitive in LOOPS or e.primitive in (reduce_sum, dot_general) for e in program.equations]):
         return program
     name = kernels, can_be is None, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be))
@@ -321,12 +323,24 @@ def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Eq
     if not _SHORT <= counted < _LONG:
         return frozenset(), []
     products = [
-        e for e in program.equations if e.primitive is dot_general and is_long(e) and _has_elements(e)
+        e for e in program.equations if e.primitive is dot_general and _is_long(e) and _has_elements(e)
     ]
     sums = row_sums(program, read)
     less = sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
     less += sum([int((1 - s.share) * sum(map(_counted_of, [*s.operations, s.equation]))) for s in sums])
     return (frozenset(products), sums) if counted - less < _SHORT else (frozenset(), [])
+
+
+def _is_long(e: Equation) -> bool:
+    """Return whether a product is a sum over many steps that could be taken step by step, without
+    reading a large operand column by column."""
+    summed = summed_axes(e)
+    if not FORMS[dot_general].takes(e) or prod([n for _, n in summed]) < _TERMS:
+        return False
+    axis, _ = max(summed, key=lambda found: found[1])
+    names = (e.params["lhs"], e.params["rhs"])
+    by_column = [v.type.size for v, of in zip(e.inputs, names, strict=True) if of[1:] and of[-1] == axis]
+    return max(by_column, default=0) <= _COLUMNS
 
 
 def _call(found: RowSum) -> Equation:

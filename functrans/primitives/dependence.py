@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-from functrans.caching import memo, memo_as
+from functrans.caching import exactly, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
@@ -144,19 +144,23 @@ def operation_key(primitive: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     is commutative."""
     for v in operands:
         if v.__class__ is Literal:
-            operands = tuple([v if v.__class__ is Var else _number(v) for v in operands])
+            operands = tuple(map(_atom, operands))
             break
     return (primitive, frozenset(operands) if primitive in _COMMUTATIVE else operands)
 
 
-def _number(x: Literal) -> tuple[Any, ...]:
+def _atom(x: Any) -> Any:
+    """Return a variable itself, or a key that is equal for equal literals."""
+    if x.__class__ is Var:
+        return x
     value = x.value
     plain = value and value.__class__ is not complex  # 0.0 == -0.0, also in complex numbers
     return (value if plain else repr(value), x.type)
 
 
 def parameters_key(e: Equation) -> tuple[Any, ...]:
-    """Return a key that is equal for equal parameters of one primitive."""
+    """Return a key that is equal for equal parameters of one primitive. Programs are equal only to
+    themselves."""
     values: Iterable[Any] = e.params.values()
     if e.primitive.name == "constant" or float in map(type, values):
         values = [repr(v) for v in values]  # 0.0 == -0.0, but they must not be merged
@@ -164,13 +168,42 @@ def parameters_key(e: Equation) -> tuple[Any, ...]:
 
 
 def same_parameters(e: Equation, other: Equation) -> bool:
-    """Return whether two equations of one primitive have equal parameters."""
+    """Return whether two equations of one primitive have equal parameters; programs are equal if
+    their equations are."""
     if e.params is other.params or not (e.params or other.params):
         return True
     try:
-        return parameters_key(e) in {parameters_key(other)}
+        return structure(e.params) in {structure(other.params)}
     except TypeError:  # a parameter is not hashable
         return False
+
+
+def structure(x: Any, lines: bool = False) -> Any:
+    """Return a key of parameters. Programs of equal equations, with `lines` also from the same lines,
+    have one key. TypeError: a program has constants."""
+    kind = x.__class__
+    if kind is dict:
+        return tuple([(k, structure(v, lines)) for k, v in x.items()])
+    if kind is tuple:
+        return tuple([structure(v, lines) for v in x])
+    if kind is not Program:
+        return exactly(x)
+    if x.values:
+        raise TypeError("constants have no key")
+    number: dict[Any, Any] = {v: i for i, v in enumerate(x.inputs)}
+
+    def place(v: Any) -> Any:
+        return number[v] if v.__class__ is Var else _atom(v)
+
+    made: list[Any] = [x.name if lines else None, x.in_types]
+    for e in x.equations:
+        line = e.source and (id(e.source[0]), e.source[1])  # the program keeps its code
+        key = e.primitive, tuple(map(place, e.inputs)), structure(e.params, lines), lines and line
+        made.append(key)
+        for v in e.outputs:
+            number[v] = len(number)
+            made.append(v.type)
+    return (*made, tuple(map(place, x.outputs)))
 
 
 # --- residuals: which values a loop step, call or branch stores for reverse mode ------------------

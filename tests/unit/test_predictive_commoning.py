@@ -107,6 +107,16 @@ def with_a_loop_inside(w, x, v):
     return sum(w.lax.fori_loop(0, 5, lambda _, s: leapfrog(force, w, *s), (x, v)))
 
 
+def with_new_functions(w, x, v):
+    """The programs of each call are others, with equal operations."""
+
+    def force(x):
+        summed = w.lax.scan(lambda c, a: (w.np.sin(c) * a, None), x.sum(), x)[0]
+        return w.lax.cond(summed > 0, lambda x: x * 0.5, lambda x: w.np.tanh(x), x)
+
+    return sum(w.lax.fori_loop(0, 5, lambda _, s: leapfrog(force, w, *s), (x, v)))
+
+
 def in_a_loop(w, x, v):
     return w.lax.scan(lambda c, _: (by_scan(w, c, v), None), x, None, length=3)[0]
 
@@ -146,6 +156,7 @@ SHORTER = {
     by_rule: 1,
     of_a_gradient: 1,
     with_a_loop_inside: 2,
+    with_new_functions: 5,  # of which two before the loop
     in_a_loop: 3,  # of which one before the inner loop
     steps_unknown: 1,
     two_forces: 1,

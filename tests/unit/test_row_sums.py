@@ -1,4 +1,5 @@
-"""Sums of whole arrays by rows: which programs the calling thread runs, and values."""
+"""Sums of whole arrays by rows, and products step by step: which programs the calling thread runs, and
+values."""
 
 from __future__ import annotations
 
@@ -57,6 +58,53 @@ OTHERS = {
 def test_others_are_left_to_xla(case):
     x = np.random.default_rng(0).normal(size=16384).astype("float32")
     assert "while" not in ft.jit(OTHERS[case]).lower(x).compile().as_text()
+
+
+def policy(x, *weights):
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return x
+
+
+PRODUCTS = {
+    "of a vector": (policy, (64,), (64, 64), (64, 64), (64, 64)),
+    "of one row": (policy, (1, 100), (100, 64), (64, 3)),
+    "of four rows": (policy, (4, 64), (64, 64)),
+    "with a vector": (lambda w, x: jnp.sin(w @ x), (100, 128), (128,)),
+    "of vectors": (jnp.dot, (1000,), (1000,)),
+    "of stacks": (lambda x, y: x @ y, (2, 2, 64), (2, 64, 40)),
+    "with a sum": (lambda x, w: jnp.mean((x @ w) ** 2), (200,), (200, 300)),
+}
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products(case, dtype):
+    f, *shapes = PRODUCTS[case]
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        args = [rng.normal(size=shape).astype(dtype) / 8 for shape in shapes]
+        compiled = ft.jit(f).lower(*args).compile()
+        assert compiled.cost_analysis()["flops"] < 1000
+        exact = f(*[x.astype("float64") for x in args])
+        np.testing.assert_allclose(
+            compiled(*args), exact, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-6
+        )
+
+
+LARGE = {
+    "a matrix by columns": (lambda w, x: w @ x, (256, 256), (256,)),
+    "many rows": (policy, (8, 64), (64, 64)),
+    "large": (policy, (1000,), (1000, 1000)),
+    "half precision": (lambda x, w: x.astype("bfloat16") @ w.astype("bfloat16"), (64,), (64, 64)),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_other_products_are_left_to_xla(case):
+    f, *shapes = LARGE[case]
+    args = [np.ones(shape, "float32") for shape in shapes]
+    assert "while" not in ft.jit(f).lower(*args).compile().as_text()
 
 
 def test_plain():
