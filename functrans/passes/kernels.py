@@ -41,7 +41,6 @@ from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
-from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import Structural
 from functrans.trace import bind, evaluate, stage
 
@@ -76,7 +75,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     """
     if is_kept(program):
         return program
-    if not any([e.primitive in LOOPS or e.primitive in (reduce_sum, dot_general) for e in program.equations]):
+    if not any([e.primitive in LOOPS for e in program.equations]) and not _is_short(program):
         return program
     name = kernels, can_be is None, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be))
@@ -298,13 +297,23 @@ def _is_slower(e: Equation, whole: Program) -> bool:
 
 
 def _counted(program: Program) -> int:
-    """Return the elementwise operations as XLA counts them: a loop's once, none for functions such
-    as `exp` or in a library."""
+    """Return the elementwise operations as XLA counts them, up to `_LONG`: a loop's once, none for
+    functions such as `exp` or in a library."""
     return memo(program, _all_counted)
 
 
 def _all_counted(program: Program) -> int:
-    return sum(map(_counted_of, program.equations))
+    total = 0
+    for e in program.equations:
+        total += _counted_of(e)
+        if total >= _LONG:
+            break
+    return total
+
+
+def _is_short(program: Program) -> bool:
+    """Return whether another thread would run the program, which takes longer than the program."""
+    return _SHORT <= _counted(program) < _LONG
 
 
 def _counted_of(e: Equation) -> int:
@@ -319,8 +328,7 @@ def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Eq
     """Return the products to sum step by step and the sums to take by rows, so that the program is run
     by the thread that calls it: those of gradients over all steps of a loop, and of whole arrays, if
     XLA counts few operations without them."""
-    counted = _counted(program)
-    if not _SHORT <= counted < _LONG:
+    if not _is_short(program):
         return frozenset(), []
     products = [
         e for e in program.equations if e.primitive is dot_general and _is_long(e) and _has_elements(e)
@@ -328,7 +336,7 @@ def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Eq
     sums = row_sums(program, read)
     less = sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
     less += sum([int((1 - s.share) * sum(map(_counted_of, [*s.operations, s.equation]))) for s in sums])
-    return (frozenset(products), sums) if counted - less < _SHORT else (frozenset(), [])
+    return (frozenset(products), sums) if _counted(program) - less < _SHORT else (frozenset(), [])
 
 
 def _is_long(e: Equation) -> bool:
