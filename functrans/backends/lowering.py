@@ -48,7 +48,7 @@ class Lowering:
         known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
         self.platform: str | None = known[0] if len(known) == 1 else None
         self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
-        self._jitted = jitted
+        self._whole = jitted  # the next program is the outermost one of a jitted function
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
@@ -69,11 +69,10 @@ class Lowering:
         if self.on_this_cpu:
             program = passes.fusion_boundaries.computed_once(program)
             program = passes.fusion_boundaries.by_rows(program)
+        whole, self._whole = self._whole, False
         # Without a call or a loop the passes need not be loaded for a single operation.
-        if self.on_this_cpu and (
-            self._jitted or any([e.primitive.holds_programs for e in program.equations])
-        ):
-            program = passes.kernels.kernels(program, self._can_be_kernel)
+        if self.on_this_cpu and (whole or any([e.primitive.holds_programs for e in program.equations])):
+            program = passes.kernels.kernels(program, self._can_be_kernel, whole)
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}

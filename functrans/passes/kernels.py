@@ -56,6 +56,7 @@ _SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
 _LONG = 2**19  # more operations take longer than another thread's start, whoever runs them
 _STEPS = 8  # assumed steps of a loop of unknown length
 _TERMS = 32  # sums of fewer products are not made loops of their own
+_MOST = 2048  # steps for each element of a product
 _COLUMNS = 128 * 128  # larger operands are not read column by column
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
@@ -65,26 +66,28 @@ _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
 _PLAINLY: weakref.WeakSet[Any] = weakref.WeakSet()  # functions whose loops never become kernels
 
 
-def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -> Program:
+def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, whole: bool = True) -> Program:
     """Turn the loops of small operations into kernels; return the same object if there are none.
     Nested programs are unchanged, and lowered separately.
 
     Arguments:
       program: a program that is being lowered.
       can_be: returns whether XLA can compile a kernel, if that is not found out later.
+      whole: it is the outermost program: keep it short enough for the thread that calls it.
     """
     if is_kept(program):
         return program
-    if not any([e.primitive in LOOPS for e in program.equations]) and not _is_short(program):
+    short = whole and _is_short(program)
+    if not short and not any([e.primitive in LOOPS for e in program.equations]):
         return program
-    name = kernels, can_be is None, len(_REFUSED)
-    return memo_as(program, name, lambda: _with_kernels(program, can_be))
+    name = kernels, can_be is None, short, len(_REFUSED)
+    return memo_as(program, name, lambda: _with_kernels(program, can_be, short))
 
 
-def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) -> Program:
+def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, short: bool) -> Program:
     read = uses(program)
     equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
-    products, sums = _summed_in_steps(program, read)
+    products, sums = _summed_in_steps(program, read) if short else (frozenset(), [])
     if products or sums:
         called = {s.equation: _call(s) for s in sums}
         equations = [
@@ -328,8 +331,6 @@ def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Eq
     """Return the products to sum step by step and the sums to take by rows, so that the program is run
     by the thread that calls it: those of gradients over all steps of a loop, and of whole arrays, if
     XLA counts few operations without them."""
-    if not _is_short(program):
-        return frozenset(), []
     products = [
         e for e in program.equations if e.primitive is dot_general and _is_long(e) and _has_elements(e)
     ]
@@ -340,10 +341,11 @@ def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Eq
 
 
 def _is_long(e: Equation) -> bool:
-    """Return whether a product is a sum over many steps that could be taken step by step, without
-    reading a large operand column by column."""
+    """Return whether a product is a sum over many steps that could be taken step by step: not of
+    numbers in very many steps, and without reading a large operand column by column."""
     summed = summed_axes(e)
-    if not FORMS[dot_general].takes(e) or prod([n for _, n in summed]) < _TERMS:
+    terms = prod([n for _, n in summed])
+    if not FORMS[dot_general].takes(e) or terms < _TERMS or terms > _MOST * e.outputs[0].type.size:
         return False
     axis, _ = max(summed, key=lambda found: found[1])
     names = (e.params["lhs"], e.params["rhs"])

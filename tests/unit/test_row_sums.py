@@ -96,6 +96,7 @@ LARGE = {
     "a matrix by columns": (lambda w, x: w @ x, (256, 256), (256,)),
     "many rows": (policy, (8, 64), (64, 64)),
     "large": (policy, (1000,), (1000, 1000)),
+    "long": (jnp.dot, (4000,), (4000,)),
     "half precision": (lambda x, w: x.astype("bfloat16") @ w.astype("bfloat16"), (64,), (64, 64)),
 }
 
@@ -105,6 +106,17 @@ def test_other_products_are_left_to_xla(case):
     f, *shapes = LARGE[case]
     args = [np.ones(shape, "float32") for shape in shapes]
     assert "while" not in ft.jit(f).lower(*args).compile().as_text()
+
+
+def test_only_the_outermost_program_is_made_short():
+    """In a loop, operations are not started by another thread."""
+    w = np.ones((64, 64), "float32")
+
+    def f(x):
+        step = lambda c, _: (jnp.sort(jnp.tanh(jnp.repeat(c, 80)))[::80] @ w, None)  # noqa: E731
+        return lax.scan(step, x, None, length=4)[0]
+
+    assert ft.jit(f).lower(w[0]).compile().as_text().count(" while(") == 1
 
 
 def test_plain():
