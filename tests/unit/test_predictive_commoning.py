@@ -290,6 +290,43 @@ def test_left_alone():
     assert stays(host) == 1  # of the callback
 
 
+@pytest.mark.parametrize("of", ["old", "new", "constant", "inside", "in a branch"])
+@pytest.mark.parametrize("how", ["value", "grad", "jvp", "vmap of grad"])
+@pytest.mark.parametrize("jitted", [True, False], ids=["jit", "eager"])
+def test_effects_happen_once_per_step(of, how, jitted):
+    seen = []
+
+    def note(x):
+        ft.debug.callback(lambda x: seen.append(float(x)), x)
+
+    def force(x):
+        if of == "inside":
+            note(x)
+        return jnp.sin(x) * jnp.cos(x)
+
+    def step(s, _):
+        x, v = s
+        y, v = leapfrog(force, OURS, x, v)
+        if of == "in a branch":
+            lax.cond(y > -9, lambda: note(y), lambda: None)
+        elif of != "inside":
+            note({"old": x, "new": y, "constant": 1.0}[of])
+        return (y, v), None
+
+    def f(x):
+        return lax.scan(step, (x, x), None, length=3)[0][1]
+
+    run = {
+        "value": f,
+        "grad": ft.grad(f),
+        "jvp": lambda x: ft.jvp(f, (x,), (x,)),
+        "vmap of grad": lambda x: ft.vmap(ft.grad(f))(x[None]),
+    }[how]
+    jax.block_until_ready((ft.jit(run) if jitted else run)(jnp.float32(0.5)))
+    jax.effects_barrier()
+    assert len(seen) == (6 if of == "inside" else 3), seen
+
+
 def test_a_carry_that_changes_its_weak_type_is_left_alone():
     x, v = lax.fori_loop(0, 3, lambda _, s: leapfrog(jnp.sin, OURS, *s), (0.5, 0.1))
     a, b = jax.lax.fori_loop(0, 3, lambda _, s: leapfrog(jax.numpy.sin, JAX, *s), (0.5, 0.1))

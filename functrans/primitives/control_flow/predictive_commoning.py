@@ -9,7 +9,8 @@ and ends with the acceleration. The loop computes it once per step, and carries 
     body:  x, v, a -> ... x2 = ... b = f(x2) ... -> x2, v2, b
 
 The results are the same bits. It is done before a loop is differentiated, so that its derivative
-is smaller too, and by passes/loop_simplification.py.
+is smaller too (and zero where the initial carry is constant, also if f has an infinite slope there),
+and by passes/loop_simplification.py. Effects stay in the steps.
 
 Source: predictive commoning (O'Brien, 1990), an optimization of compilers for array elements.
 """
@@ -60,7 +61,7 @@ def _commoned(body: Program, layout: LoopLayout) -> Commoned | None:
     if not again:
         return None
     read = {v for e in equations if e not in again for v in e.inputs}.union(outputs)
-    known = [e for e in equations if after.keys() >= set(e.outputs)]
+    known = [e for e in equations if _pure(e) and after.keys() >= set(e.outputs)]
     carried = [
         v
         for e in equations
