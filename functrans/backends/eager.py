@@ -112,7 +112,7 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
         equation = Equation(primitive, operands, outputs, params, source)
         program = Program(inputs, [equation], outputs, name=primitive.name)
         program = held[0].keep(key, program) if held else _ALONE.keep(key, program)
-    outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal])
+    outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal], xla.ALONE)
     return outs if primitive.multiple_results else outs[0]
 
 
@@ -162,7 +162,7 @@ def compiled(primitive: Any, splats: Sequence[ArrayType | None] | None, *items: 
         program = inline(Program(inputs, [equation], outputs, name=primitive.name))
         if xla.is_looking_for_nans():
             xla.stop_at_first_nan(program, values)
-        outs = xla.run_program(program, values)
+        outs = xla.run_program(program, values, xla.ALONE)
         return outs if primitive.multiple_results else outs[0]
 
     call.__name__ = primitive.name

@@ -41,14 +41,14 @@ class Lowering:
     platform            : "cpu", "gpu", "tpu", ..., or None when lowering for several at once
     """
 
-    def __init__(self, jax_ctx: Any, compile_alone: Callable[[Program], Any], jitted: bool):
+    def __init__(self, jax_ctx: Any, compile_alone: Callable[[Program], Any], alone: bool):
         self.jax_ctx = jax_ctx
         self.module_ctx: Any = jax_ctx.module_context
         platforms = jax_ctx.platforms or self.module_ctx.platforms
         known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
         self.platform: str | None = known[0] if len(known) == 1 else None
         self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
-        self._whole = jitted  # the next program is the outermost one of a jitted function
+        self._whole = not alone  # the next program is the outermost one, and no single operation
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()

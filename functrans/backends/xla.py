@@ -82,13 +82,19 @@ PRIMITIVES = (_program_p, _calling_p)
 
 class Preparation(NamedTuple):
     """How a program, and any program that JAX's transformations derive from it, is prepared for
-    lowering: the passes, and whether XLA alone decides how loops are compiled on a CPU."""
+    lowering.
+
+    passes : the optimization passes
+    plain  : XLA alone decides how loops are compiled on a CPU
+    alone  : it is one un-jitted operation, and Python goes on while another thread runs it
+    """
 
     passes: tuple[Any, ...] = ()
     plain: bool = False
+    alone: bool = False
 
 
-AS_IT_IS = Preparation()
+AS_IT_IS, ALONE = Preparation(), Preparation(alone=True)
 
 
 def prepared(program: Program, preparation: Preparation, platform: str | None = None) -> Program:
@@ -278,7 +284,7 @@ def relowering(traced: Any, again: Callable[[], Any]) -> Any:
 
 
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
-    lowering = Lowering(jax_ctx, _compiled_alone, bool(preparation.passes))
+    lowering = Lowering(jax_ctx, _compiled_alone, preparation.alone)
     outs = lowering.emit(prepared(program, preparation, lowering.platform), operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)

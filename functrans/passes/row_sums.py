@@ -21,7 +21,7 @@ from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.families import Elementwise, add
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis
-from functrans.trace import bind, literal, stage, typeof
+from functrans.trace import bind, derive_from, literal, provenance, stage, typeof
 
 _ROW, _FEWEST, _MOST = 64, 256, 64 * 256
 
@@ -44,7 +44,9 @@ class RowSum(NamedTuple):
         """Return it as a program of its inputs."""
 
         def total(*values: Any) -> list[Any]:
-            return [_by_rows(self.operations, self.equation.inputs[0], self.inputs, values)]
+            with provenance():
+                derive_from(self.equation.source, self.equation.origin)
+                return [_by_rows(self.operations, self.equation, self.inputs, values)]
 
         return stage(total, [v.type for v in self.inputs], "sum")
 
@@ -91,9 +93,10 @@ def _is_by_element(e: Equation, shape: tuple[int, ...]) -> bool:
 
 
 def _by_rows(
-    operations: Sequence[Equation], summed: Any, inputs: Sequence[Var], values: Sequence[Any]
+    operations: Sequence[Equation], last: Equation, inputs: Sequence[Var], values: Sequence[Any]
 ) -> Any:
     """Return the sum: of the rows, and of the elements after the last row."""
+    summed = last.inputs[0]
     shape = summed.type.shape
     size = summed.type.size
     rows, after = size // _ROW, size % _ROW
@@ -104,7 +107,9 @@ def _by_rows(
     def part(numbers: Sequence[Any], arrays: Sequence[Any], n: int) -> Any:
         each = iter(arrays), iter(numbers)
         known = {v: next(each[0] if a else each[1]) for v, a in zip(inputs, is_array, strict=True)}
-        return _elements(operations, summed, known, n)
+        found = _elements(operations, summed, known, n)
+        derive_from(last.source, last.origin)
+        return found
 
     def step(*values: Any) -> list[Any]:
         k = len(numbers)
@@ -132,6 +137,7 @@ def _elements(operations: Sequence[Equation], out: Any, known: dict[Any, Any], n
         return known[v]
 
     for e in operations:
+        derive_from(e.source, e.origin)
         values = [value(v) for v in e.inputs]
         if e.primitive is broadcast_in_dim:
             known[e.outputs[0]] = broadcast_in_dim(values[0], shape=(n,), dimensions=())

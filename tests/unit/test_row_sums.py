@@ -10,6 +10,8 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from functrans.backends import eager
+from functrans.ir import PRIMITIVES
 
 pytestmark = pytest.mark.smoke
 
@@ -117,6 +119,22 @@ def test_only_the_outermost_program_is_made_short():
         return lax.scan(step, x, None, length=4)[0]
 
     assert ft.jit(f).lower(w[0]).compile().as_text().count(" while(") == 1
+
+
+def test_un_jitted_operations_run_beside_python():
+    run = eager.compiled(PRIMITIVES["reduce_sum"], None, ("axes", (0,)))
+    assert " while(" not in run.lower(np.ones(2000, "float32")).compile().as_text()
+
+
+def test_the_profile_is_of_what_runs():
+    def f(x):
+        squares = x**2
+        return jnp.mean(squares)
+
+    text = str(ft.profile(f, repeats=2)(np.ones(2000, "float32")))
+    assert "one kernel" in text
+    assert "squares = x**2" in text
+    assert "return jnp.mean(squares)" in text
 
 
 def test_plain():
