@@ -34,6 +34,7 @@ from functrans.inspect.observers import by_reference, is_key
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
 from functrans.ir.types import dtype_class, is_inexact
+from functrans.primitives.base import own_cost
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.linalg.matrices import MatrixOperation
 
@@ -89,8 +90,7 @@ def judge(
 
 def _operations(eqn: Equation, size: int) -> float:
     """Return the floating point operations per element of the result."""
-    types = [v.type for v in eqn.inputs], [v.type for v in eqn.outputs]
-    return eqn.primitive.cost(*types, **eqn.params).flops / max(size, 1)
+    return own_cost(eqn).flops / max(size, 1)
 
 
 def _arbitrated(

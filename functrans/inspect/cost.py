@@ -20,7 +20,7 @@ from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.explanation import measured, short
 from functrans.passes.pipeline import DEFAULT, Choice
-from functrans.primitives.base import Cost, bytes_of
+from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.reductions.folds import Reduction
 from functrans.typing import PyTree
@@ -160,12 +160,6 @@ def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int
         return 0
     size = bytes_of(made[0].type)
     return size if any(bytes_of(v.type) == size for v in dying) else 0
-
-
-def own_cost(eqn: Equation) -> Cost:
-    """Return the cost of an equation, as its primitive estimates it."""
-    types = [v.type for v in eqn.inputs], [v.type for v in eqn.outputs]
-    return eqn.primitive.cost(*types, **eqn.params)
 
 
 # --- the report -----------------------------------------------------------------------------------

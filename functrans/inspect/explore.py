@@ -23,7 +23,8 @@ from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import brief_with_type, cut, here, is_users, line_of
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
 from functrans.ir.tracebacks import boundary
-from functrans.ir.types import ArrayType, same_types
+from functrans.ir.types import same_types
+from functrans.primitives.base import own_cost
 from functrans.pytrees.functions import function_name
 from functrans.typing import PyTree
 
@@ -230,8 +231,7 @@ def _write(
 
 
 def _cost(e: Equation) -> tuple[int, int]:
-    types: Sequence[ArrayType] = [v.type for v in e.inputs]
-    found = e.primitive.cost(types, [v.type for v in e.outputs], **e.params)
+    found = own_cost(e)
     return int(found.flops), int(found.bytes)
 
 

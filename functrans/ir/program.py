@@ -323,6 +323,18 @@ def program_of(equations: Sequence[Equation], outputs: Iterable[Var], name: str 
     return Program([v for v in read if v not in computed], equations, outputs, name=name)
 
 
+def renamed_all(values: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
+    """Return the values, replaced by those in `known`."""
+    return [known.get(v, v) for v in values]
+
+
+def renamed(e: Equation, known: dict[Any, Any]) -> Equation:
+    """Return the equation with operands replaced; the same object if none is."""
+    if known.keys().isdisjoint(e.inputs):
+        return e
+    return Equation(e.primitive, tuple(renamed_all(e.inputs, known)), e.outputs, e.params, e.source, e.origin)
+
+
 def copied(equations: Sequence[Equation], names: dict[Any, Any]) -> list[Equation]:
     """Return copies of the equations with new result variables. Operands are replaced by `names`,
     to which the new results are added; operands not in it stay."""

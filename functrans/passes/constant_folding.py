@@ -15,17 +15,9 @@ import ml_dtypes
 import numpy as np
 
 from functrans.caching import cached
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, renamed_all
 from functrans.ir.types import dtype_class
-from functrans.passes.rewrite import (
-    Rewrite,
-    everywhere,
-    program_pass,
-    renamed_all,
-    renaming,
-    replaced,
-    smallest_normal,
-)
+from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, replaced, smallest_normal
 from functrans.primitives.calls.captured import Held, constant
 from functrans.primitives.elementwise import arithmetic as arithmetic
 from functrans.primitives.elementwise import bitwise as bitwise

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
 from functrans.passes.cost_bounds import Least
@@ -44,7 +44,7 @@ from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
-from functrans.passes.rewrite import everywhere, finished, program_pass, renamed, renamed_all
+from functrans.passes.rewrite import everywhere, finished, program_pass
 from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,

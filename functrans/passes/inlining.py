@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
 from functrans.passes.rewrite import (
     Rewrite,
     children_first,
@@ -22,8 +22,6 @@ from functrans.passes.rewrite import (
     everywhere,
     finished,
     program_pass,
-    renamed,
-    renamed_all,
     renaming,
     with_programs,
 )

@@ -34,6 +34,7 @@ from functrans.ir.types import ArrayType
 from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, summed_axes
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
+from functrans.primitives.base import own_cost
 from functrans.primitives.calls.jit import jit, one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
@@ -371,5 +372,4 @@ def _is_in_library(e: Equation) -> bool:
 
 
 def _cost(e: Equation) -> int:
-    types = [[v.type for v in values] for values in (e.inputs, e.outputs)]
-    return e.primitive.cost(types[0], types[1], **e.params).flops
+    return own_cost(e).flops

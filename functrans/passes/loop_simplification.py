@@ -20,22 +20,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
-from functrans.passes.rewrite import (
-    Rewrite,
-    everywhere,
-    finished,
-    program_pass,
-    renamed,
-    renamed_all,
-    renaming,
-    uses,
-)
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune, renamed, renamed_all
+from functrans.passes.rewrite import Rewrite, everywhere, finished, program_pass, renaming, uses
 from functrans.primitives.calls.captured import constant
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.dependence import is_pure
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import Structural
 
@@ -84,7 +76,7 @@ def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
     that come before it. The same loop if there are none."""
     if e.primitive is scan:
         n, layout, body = 0, LoopLayout.of(e.params), e.params["program"]
-        may_leave = _may_leave_scan
+        may_leave = is_pure
         if e.params["length"] < 2:
             return [], e
     else:
@@ -133,7 +125,7 @@ def _scan(e: Equation, used: Sequence[bool]) -> Shrunk:
     known.update(slices)
     ends = renamed_all([*[y for *_, y, _ in carry], *[y for y, _ in written]], known)
     equations = prune([renamed(b, known) for b in body.equations], ends)
-    may_leave = _may_leave_scan if e.params["length"] else None
+    may_leave = is_pure if e.params["length"] else None
     before, equations, more = _invariant(equations, ends, consts, may_leave)
     consts += more
     live = _live(equations, ends)
@@ -250,12 +242,8 @@ def _live(equations: Iterable[Equation], outputs: Iterable[Any]) -> set[Any]:
 # --- loop-invariant code motion -------------------------------------------------------------------
 
 
-def _may_leave_scan(e: Equation) -> bool:
-    return e.primitive.mergeable and not e.primitive.has_effects(e.params)
-
-
 def _may_leave_while(e: Equation) -> bool:
-    return not e.primitive.holds_programs and _may_leave_scan(e)
+    return not e.primitive.holds_programs and is_pure(e)
 
 
 def _stays_cheap(e: Equation) -> bool:

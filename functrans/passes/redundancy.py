@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Program, Var, prune
-from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renamed_all, renaming, replaced
+from functrans.ir.program import Equation, Program, Var, prune, renamed_all
+from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, replaced
 from functrans.primitives.dependence import operation_key, parameters_key
 
 # --- common-subexpression elimination -------------------------------------------------------------

@@ -21,7 +21,7 @@ import ml_dtypes
 
 from functrans.caching import cached
 from functrans.ir.check import check_program
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed_all
 from functrans.ir.source import Source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -130,23 +130,11 @@ def derived(
     )
 
 
-def renamed(e: Equation, known: dict[Var, Any]) -> Equation:
-    """Return the equation with operands replaced; the same object if none is."""
-    if known.keys().isdisjoint(e.inputs):
-        return e
-    return derived(e, [known.get(v, v) for v in e.inputs])
-
-
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
     """Yield the equations, each `renamed` by the contents of `known` at that point."""
     stays = known.keys().isdisjoint
     for e in equations:
         yield e if stays(e.inputs) else derived(e, [known.get(v, v) for v in e.inputs])
-
-
-def renamed_all(values: Iterable[Any], known: dict[Var, Any]) -> list[Any]:
-    """Return the values, replaced by those in `known`."""
-    return [known.get(v, v) for v in values]
 
 
 def uses(program: Program) -> Counter[Any]:

@@ -66,6 +66,11 @@ class Cost(NamedTuple):
     bytes: int
 
 
+def own_cost(e: Any) -> Cost:
+    """Return the cost of an equation, as its primitive estimates it."""
+    return e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
+
+
 _OWED: list[Any] = []  # the base-class placeholders of mandatory rules
 
 

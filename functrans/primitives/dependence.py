@@ -139,6 +139,11 @@ def smaller(equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], 
 _COMMUTATIVE = frozenset([add, mul, and_, or_, xor, eq, ne])
 
 
+def is_pure(e: Equation) -> bool:
+    """Return whether the equation may become one with an equal one, or leave a loop."""
+    return e.primitive.mergeable and not e.primitive.has_effects(e.params)
+
+
 def operation_key(primitive: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return a key that is equal for equal primitives and operands, in either order if the operation
     is commutative."""
@@ -154,7 +159,8 @@ def _atom(x: Any) -> Any:
     if x.__class__ is Var:
         return x
     value = x.value
-    plain = value and value.__class__ is not complex  # 0.0 == -0.0, also in complex numbers
+    # 0.0 == -0.0, also in complex numbers, and NaN != NaN
+    plain = value and value == value and value.__class__ is not complex
     return (value if plain else repr(value), x.type)
 
 

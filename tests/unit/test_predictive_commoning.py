@@ -15,6 +15,7 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.ir.source import line_of
 from functrans.ir.text import with_nested
+from functrans.primitives.dependence import structure
 
 pytestmark = pytest.mark.smoke
 
@@ -253,6 +254,16 @@ def test_text():
   return e
 }"""
     )
+
+
+@pytest.mark.parametrize("number", [float("nan"), 0.0, -0.0, 2.5])
+def test_programs_of_equal_equations_have_one_key(number):
+    def key(y):
+        return structure(ft.make_ir(lambda x: jnp.sin(x) + y)(X))
+
+    assert key(number) == key(float(str(number)))
+    assert key(number) != key(1.5)
+    assert key(0.0) != key(-0.0)
 
 
 def stays(step, xs=None, length=5):

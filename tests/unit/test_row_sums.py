@@ -115,7 +115,9 @@ def test_only_the_outermost_program_is_made_short():
     w = np.ones((64, 64), "float32")
 
     def f(x):
-        step = lambda c, _: (jnp.sort(jnp.tanh(jnp.repeat(c, 80)))[::80] @ w, None)  # noqa: E731
+        def step(c, _):
+            return jnp.sort(jnp.tanh(jnp.repeat(c, 80)))[::80] @ w, None
+
         return lax.scan(step, x, None, length=4)[0]
 
     assert ft.jit(f).lower(w[0]).compile().as_text().count(" while(") == 1

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import jax
 
 from functrans import errors
-from functrans.inspect.cost import equation_costs, own_cost
+from functrans.inspect.cost import equation_costs
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import Scoped, Source, here, scope_of
 from functrans.ir.text import with_nested
 from functrans.passes.rewrite import children_first, derived, with_programs
-from functrans.primitives.base import bytes_of
+from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.control_flow.while_loop import while_loop
 
 # --- what XLA compiled ----------------------------------------------------------------------------

@@ -23,7 +23,15 @@ from functrans.caching import Cache, memo
 from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, axes_inside
+from functrans.primitives.base import (
+    Cost,
+    HigherOrderPrimitive,
+    LinearInput,
+    Params,
+    Values,
+    axes_inside,
+    own_cost,
+)
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.trace import (
     ARRAYS,
@@ -106,10 +114,7 @@ class Jit(HigherOrderPrimitive):
 
 
 def _cost(program: Program) -> Cost:
-    inner = [
-        e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
-        for e in program.equations
-    ]
+    inner = list(map(own_cost, program.equations))
     return Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
 
 

@@ -21,9 +21,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.caching import memo
-from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.program import Equation, Literal, Program, Var, prune, renamed, renamed_all
+from functrans.primitives.base import own_cost
 from functrans.primitives.control_flow.loop_layout import LoopLayout
-from functrans.primitives.dependence import operation_key, same_parameters
+from functrans.primitives.dependence import is_pure, operation_key, same_parameters
 
 _WORTH = 4  # floating point operations saved per element that is carried instead
 
@@ -61,7 +62,7 @@ def _commoned(body: Program, layout: LoopLayout) -> Commoned | None:
     if not again:
         return None
     read = {v for e in equations if e not in again for v in e.inputs}.union(outputs)
-    known = [e for e in equations if _pure(e) and after.keys() >= set(e.outputs)]
+    known = [e for e in equations if is_pure(e) and after.keys() >= set(e.outputs)]
     carried = [
         v
         for e in equations
@@ -72,9 +73,9 @@ def _commoned(body: Program, layout: LoopLayout) -> Commoned | None:
     if not carried:
         return None
     names: dict[Any, Any] = {v: Var(v.type) for v in carried}
-    ends = layout.results(_renamed_all(outputs, names))
-    outs = [*ends[0], *_renamed_all([after[v] for v in carried], names), *ends[1]]
-    kept = prune([_renamed(e, names) for e in equations], outs)
+    ends = layout.results(renamed_all(outputs, names))
+    outs = [*ends[0], *renamed_all([after[v] for v in carried], names), *ends[1]]
+    kept = prune([renamed(e, names) for e in equations], outs)
     if _flops(equations) - _flops(kept) < _WORTH * sum([v.type.size for v in carried]):
         return None
     fixed, slices = body.inputs[: layout.fixed], body.inputs[layout.fixed :]
@@ -93,7 +94,7 @@ def _distinct(body: Program) -> tuple[list[Equation], list[Any], Alike]:
     alike: Alike = {}
     known: dict[Any, Any] = {}
     for e in body.equations:
-        e = _renamed(e, known)
+        e = renamed(e, known)
         equal = alike.setdefault(operation_key(e.primitive, e.inputs), [])
         twin = _twin(e, equal)
         if twin is None:
@@ -101,7 +102,7 @@ def _distinct(body: Program) -> tuple[list[Equation], list[Any], Alike]:
             equal.append(e)
         else:
             known.update(zip(e.outputs, twin.outputs, strict=True))
-    return equations, _renamed_all(body.outputs, known), alike
+    return equations, renamed_all(body.outputs, known), alike
 
 
 def _next_values(
@@ -120,26 +121,22 @@ def _next_values(
     for e in equations:
         if not all([v.__class__ is Literal or v in after for v in e.inputs]):
             continue
-        operands = tuple(_renamed_all(e.inputs, after))
+        operands = tuple(renamed_all(e.inputs, after))
         if operands != e.inputs:
             twin = _twin(e, alike.get(operation_key(e.primitive, operands), ()))
             if twin is not None:
                 after.update(zip(e.outputs, twin.outputs, strict=True))
                 again.add(e)
-        elif _pure(e):  # loop-invariant
+        elif is_pure(e):  # loop-invariant
             after.update([(v, v) for v in e.outputs])
     return after, again
-
-
-def _pure(e: Equation) -> bool:
-    return e.primitive.mergeable and not e.primitive.has_effects(e.params)
 
 
 def _twin(e: Equation, equal: Iterable[Equation]) -> Equation | None:
     """Return the equation that computes the same, among those with equal primitive and operands."""
     for other in equal:
         if same_parameters(e, other) and all(map(_same_type, e.outputs, other.outputs)):
-            return other if _pure(e) else None
+            return other if is_pure(e) else None
     return None
 
 
@@ -147,21 +144,5 @@ def _same_type(v: Var, w: Var) -> bool:
     return v.type is w.type
 
 
-def _renamed(e: Equation, names: dict[Any, Any]) -> Equation:
-    if names.keys().isdisjoint(e.inputs):
-        return e
-    inputs = tuple(_renamed_all(e.inputs, names))
-    return Equation(e.primitive, inputs, e.outputs, e.params, e.source, e.origin)
-
-
-def _renamed_all(values: Iterable[Any], names: dict[Any, Any]) -> list[Any]:
-    return [names.get(v, v) for v in values]
-
-
 def _flops(equations: Iterable[Equation]) -> int:
-    return sum(
-        [
-            e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params).flops
-            for e in equations
-        ]
-    )
+    return sum([own_cost(e).flops for e in equations])

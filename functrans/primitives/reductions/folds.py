@@ -12,7 +12,7 @@ from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, own_cost, sum_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.transcendental import exp
@@ -409,10 +409,7 @@ class Softmax(Primitive):
         return self(x, axes=tuple([a + (a >= d) for a in axes])), d
 
     def cost(self, in_types: Any, out_types: Any, *, axes: Axes) -> Cost:
-        inner = [
-            e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
-            for e in _softmax_parts(in_types[0], axes).equations
-        ]
+        inner = map(own_cost, _softmax_parts(in_types[0], axes).equations)
         return Cost(sum(c.flops for c in inner), bytes_of(*in_types, *out_types))
 
 
