@@ -136,8 +136,9 @@ def embedding(batch: int = 64, words: int = 8, vocabulary: int = 1000, width: in
     return Model(loss, (params, integers(vocabulary, batch, words), normal(batch, 10, scale=1.0)))
 
 
-def conv_net(batch: int = 64) -> Model:
+def conv_net(batch: int = 64, channels: tuple[int, int] = (16, 32)) -> Model:
     """Two convolutions and two dense layers on 28 x 28 images, cross-entropy."""
+    first, second = channels
 
     def loss(lib: Library) -> Loss:
         def conv(x, k):
@@ -154,9 +155,9 @@ def conv_net(batch: int = 64) -> Model:
         return of_example
 
     params = {
-        "k1": normal(3, 3, 1, 16, scale=0.3),
-        "k2": normal(3, 3, 16, 32, scale=0.1),
-        "w1": normal(7 * 7 * 32, 64),
+        "k1": normal(3, 3, 1, first, scale=0.3),
+        "k2": normal(3, 3, first, second, scale=0.1),
+        "w1": normal(7 * 7 * second, 64),
         "w2": normal(64, 10),
     }
     return Model(loss, (params, normal(batch, 28, 28, 1, scale=1.0), integers(10, batch)))

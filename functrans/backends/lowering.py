@@ -15,7 +15,7 @@ from jax._src import config as _config
 from jax.interpreters import mlir
 
 from functrans import passes
-from functrans.backends import cpu, kernel_calls
+from functrans.backends import convolutions, cpu, kernel_calls
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class
@@ -423,12 +423,14 @@ class Lowering:
         ((i, j),) = [(lhs.index(n), rhs.index(n)) for n in lhs if n in rhs and n not in out]
         return [(cpu.part(x, i, k), cpu.part(y, j, k)) for k in range(a.shape[i])]
 
-    def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any]) -> Any:
+    def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any], precision: Any) -> Any:
         """Emit a convolution in a form that is faster on this platform; else return None."""
-        if self.platform != "cpu":
-            return None
-        x_type, y_type = self.in_types
-        function, alone = cpu.faster_convolution(x_type, y_type, self.out_types[0], axes)
+        (lhs, rhs), (out,) = self.in_types, self.out_types
+        function, alone = None, False
+        if self.platform == "cpu":
+            function, alone = convolutions.on_cpu(lhs, rhs, out, axes)
+        elif self.platform == "gpu":
+            function = convolutions.on_gpu(lhs, rhs, out, axes, precision)
         if function is None or (alone and not self.on_this_cpu):
             return None
         if not alone:

@@ -46,8 +46,9 @@ class Step(NamedTuple):
 class Report:
     """The effect of each pass; printed as a table.
 
-    steps  : a Step per pass, in order before : the program as traced;  after : as lowered loops  :
-    for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
+    steps  : a Step per pass, in order
+    before : the program as traced;  after : as lowered
+    loops  : for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
              a kernel are not listed (passes/kernels.py)
     options: the XLA options selected on a CPU (passes/compiler_options.py); None: JAX's default
     """

@@ -136,7 +136,7 @@ class Convolution(Primitive):
         t = ctx.out_types[0]
         if 0 in (*ctx.in_types[0].shape, *ctx.in_types[1].shape, *t.shape):
             return ctx.full(0, t)
-        if preferred is None and (made := ctx.faster_convolution(x, y, axes)) is not None:
+        if preferred is None and (made := ctx.faster_convolution(x, y, axes, precision)) is not None:
             return made
         plan = _Plan(ctx, axes)
         if dtype_class(t.dtype) != "complex" or ctx.platform == "tpu":
