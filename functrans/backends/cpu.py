@@ -14,15 +14,16 @@ import jax
 
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
+from functrans.passes.kernel_expansions import SHORT
 
 # XLA:CPU vectorizes a reduction up to this many bytes of consecutive results; above, it computes
 # one result at a time with strided reads.
 _VECTORIZED = 64 * 1024
 # Halving steps that XLA fuses into one pass over memory: 16 rows are read, one is written.
 _FUSED = 4
-# XLA:CPU calls a library for sums and extrema of operands of at least this many elements. Those of up
-# to so many numbers are 2 to 40 times slower there.
-_REDUCED, _SHORT_SUM, _SHORT_EXTREMUM = 4096, 16, 8
+# XLA:CPU calls a library for sums and extrema of operands of at least this many elements. Sums of up to
+# `SHORT` numbers, and extrema of up to so many, are 2 to 40 times slower there.
+_REDUCED, _SHORT_EXTREMUM = 4096, 8
 # Matrices above this many bytes do not stay in cache when they are read against their layout.
 _FAR = 4 * 1024 * 1024
 _LINE = 64  # bytes of a cache line
@@ -103,7 +104,7 @@ def unmatched(op: Callable[..., Any], t: ArrayType, axes: Sequence[int]) -> Call
     if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4 or t.size < _REDUCED:
         return op
     elements = prod([t.shape[i] for i in axes])
-    if op is hlo.AddOp and elements <= _SHORT_SUM:
+    if op is hlo.AddOp and elements <= SHORT:
         return lambda x, y: hlo.SubtractOp(x, hlo.negate(y))
     if op in _OPPOSITE and elements <= _SHORT_EXTREMUM:
         return lambda x, y: hlo.NegOp(_OPPOSITE[op](hlo.negate(x), hlo.negate(y)))

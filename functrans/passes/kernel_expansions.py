@@ -54,6 +54,7 @@ from functrans.primitives.shape.moving import (
 from functrans.trace import bind, literal, stage, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
+SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
 WINDOWS = 16  # scatters of up to this many windows are unrolled
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
 ALONE = 64  # joins of at least this many numbers are functions of their own
@@ -69,7 +70,7 @@ class Form:
     write             : operands, parameters -> the results
     takes(equation)   : whether it can expand this equation
     elements(equation): the number of elements it operates on
-    sums(equation)    : whether it contains a reduction
+    sums(equation)    : whether it contains a reduction that XLA may hand to a library
     """
 
     def __init__(
@@ -186,6 +187,11 @@ def _products(e: Equation) -> int:
 def _sums(e: Equation) -> bool:
     summed = [n for n, _ in summed_axes(e)]
     return bool(summed) and not _are_few(summed, _axes(e, 0), _axes(e, 1), e.inputs[0].type.shape)
+
+
+def _sums_many(e: Equation) -> bool:
+    short = dtype_class(e.inputs[0].type.dtype) == "float" and prod([n for _, n in summed_axes(e)]) <= SHORT
+    return _sums(e) and not short
 
 
 def _axes(e: Equation, operand: int) -> Values:
@@ -478,7 +484,7 @@ RULES: dict[Any, Any] = {add: _vector_of_pads, concatenate: _vector}  # applied 
 
 FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
-    dot_general: Form(_product, _is_plain, _products, _sums),
+    dot_general: Form(_product, _is_plain, _products, _sums_many),
     lu: Form(_lu, _is_small, _whole),
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),

@@ -66,6 +66,10 @@ CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "an order of few": (repeated(lambda i, x: x[jnp.argsort(x)] * 0.9), X),
     "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
     "one of many operations": (repeated(lambda i, x: x * 0.5), np.ones(kernels.SMALL, "float32")),
+    "many sums of few": (
+        repeated(lambda i, x: x * 0.5 + jnp.tanh(x @ x[0])[:, None]),
+        np.linspace(-1, 1, kernels.SMALL, dtype="float32").reshape(-1, 16),
+    ),
 }
 
 LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
