@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from jax import host_count as host_count
     from jax import host_id as host_id
     from jax import host_ids as host_ids
+    from jax import image as image
     from jax import legacy_prng_key as legacy_prng_key
     from jax import live_arrays as live_arrays
     from jax import local_device_count as local_device_count
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from jax import no_tracing as no_tracing
     from jax import numpy_dtype_promotion as numpy_dtype_promotion
     from jax import numpy_rank_promotion as numpy_rank_promotion
+    from jax import ops as ops
     from jax import print_environment_info as print_environment_info
     from jax import process_count as process_count
     from jax import process_index as process_index
@@ -114,13 +116,11 @@ if TYPE_CHECKING:
     from functrans import dtypes as dtypes
     from functrans import errors as errors
     from functrans import experimental as experimental
-    from functrans import image as image
     from functrans import interop as interop
     from functrans import ir as ir
     from functrans import lax as lax
     from functrans import nn as nn
     from functrans import numpy as numpy
-    from functrans import ops as ops
     from functrans import passes as passes
     from functrans import random as random
     from functrans import scipy as scipy

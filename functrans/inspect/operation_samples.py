@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from functrans import lax as _lax
-from functrans import nn, ops, random
+from functrans import nn, random
 from functrans import numpy as _jnp
 from functrans.api import callbacks
 from functrans.api.checkpoint import checkpoint, checkpoint_name
@@ -169,7 +169,7 @@ _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (X, Y),
     ),
     "fft": (lambda x: (jnp.fft.fft(x), jnp.fft.rfft(x)), (X,)),
-    "segments": (lambda x: ops.segment_sum(x, np.array([0, 1, 1, 0]), 2), (X,)),
+    "segments": (lambda x: jax.ops.segment_sum(x, np.array([0, 1, 1, 0]), 2), (X,)),
 }
 
 _LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {

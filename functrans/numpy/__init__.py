@@ -13,8 +13,9 @@ from functrans.loading import lazily as _lazily
 if _TYPE_CHECKING:
     from typing import Any
 
-    from functrans.numpy import fft as fft
-    from functrans.numpy import linalg as linalg
+    from jax.numpy import fft as fft
+    from jax.numpy import linalg as linalg
+
     from functrans.numpy import operators as operators
     from functrans.numpy.arithmetic import *
     from functrans.numpy.creation import *

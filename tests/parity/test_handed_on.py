@@ -12,7 +12,6 @@ import inspect
 import sys
 import warnings
 
-import functrans.experimental.checkify as checkify
 import jax
 import jax.experimental.checkify
 import jax.experimental.multihost_utils
@@ -24,6 +23,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.experimental.checkify as checkify
 import functrans.numpy as fnp
 from functrans.experimental import ode
 

@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from functrans.scipy.sparse import linalg
 from jax.experimental.sparse import BCOO, BCSR
 
 import functrans as ft
 import functrans.numpy as jnp
 from functrans.scipy.optimize import minimize
+from functrans.scipy.sparse import linalg
 from tests.support.wide import each
 
 N = 6
