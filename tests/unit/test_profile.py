@@ -390,7 +390,21 @@ def test_an_operation_without_an_equation_is_not_placed():
     found = kernels(Compiled(MODULE), seen, equations)
     assert [(k.name, k.milliseconds) for k in found] == [("fusion.1", 6), ("copy.2", 4), ("new", 1)]
     sine, total = program.equations
-    made = pieces(found, {sine: Work(10, 0), total: Work(2, 0)})
+    made = pieces(found, {sine: Work(10, 0), total: Work(2, 0)}, 100)
     assert [(p.equation, p.milliseconds) for p in made] == [(sine, 5), (total, 1), (None, 4), (None, 1)]
-    alike = pieces(found[:1], {})
+    alike = pieces(found[:1], {}, 100)
     assert [p.milliseconds for p in alike] == [3, 3]
+
+
+def test_what_is_fused_with_a_product():
+    """On a GPU an update of a matrix beside a product has few FLOPs, but reads and writes."""
+    program = ft.make_ir(lambda x, y: jnp.sin(x @ y))(
+        np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
+    )
+    product, sine = program.equations
+    made = pieces(
+        kernels(Compiled(MODULE), [Span(0, 0, 6e6, "fusion.1")], program.equations),
+        {product: Work(3000, 0), sine: Work(10, 10)},
+        300,
+    )
+    assert [(p.equation, p.milliseconds) for p in made] == [(product, 3), (sine, 3)]

@@ -67,10 +67,11 @@ def profile(
 
       Times are wall-clock times in which an XLA operation is at work; operations that run at the
       same time share it, so the shares of a table add up to 1. The time of an operation fused from
-      several equations is divided among them by their FLOPs, equally if they have none. The work of
-      a loop itself (counting, slicing, starting its operations) is in its own line, as are copies
-      that XLA adds in it; others are "(not placed)". A loop that XLA compiles to one kernel is one
-      row, with its lines below it, because the profiler cannot see inside.
+      several equations is divided among them by their FLOPs, with a product also by their bytes, and
+      equally if they have none. The work of a loop itself (counting, slicing, starting its
+      operations) is in its own line, as are copies that XLA adds in it; others are "(not placed)". A
+      loop that XLA compiles to one kernel is one row, with its lines below it, because the profiler
+      cannot see inside.
 
       FLOPs are those of `ft.cost`, with the actual steps of a `while`; bytes are those of `ft.cost`
       without values that stay inside a fused operation. The peak of the machine is measured in the
@@ -142,8 +143,9 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     spans, under, times = _seen(run, repeats, compiled, device)
     found = kernels(compiled, spans, equations)
     costs = costs_of(program, compiled, found)
-    placed = found, pieces(found, costs), costs
-    return ProfileReport(program, placed, (plainly, under), times, machine(device), pages)
+    speeds = machine(device)
+    placed = found, pieces(found, costs, speeds.flops / speeds.bytes), costs
+    return ProfileReport(program, placed, (plainly, under), times, speeds, pages)
 
 
 def _seen(

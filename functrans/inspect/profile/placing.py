@@ -25,6 +25,8 @@ from functrans.ir.source import Scoped, Source, here, scope_of
 from functrans.ir.text import with_nested
 from functrans.passes.rewrite import children_first, derived, with_programs
 from functrans.primitives.base import bytes_of, own_cost
+from functrans.primitives.contractions.convolution import conv_general_dilated
+from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.while_loop import while_loop
 
 # --- what XLA compiled ----------------------------------------------------------------------------
@@ -37,6 +39,7 @@ _NUMBER = re.compile(r"functrans_equation_(\d+)/")
 # These only name or hold values, and take no time.
 FREE = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast"))
 LOOPS_AND_BRANCHES = frozenset(("while", "conditional"))
+PRODUCTS = (dot_general, conv_general_dilated)
 
 
 def numbered(program: Program) -> tuple[Program, list[Equation]]:
@@ -311,18 +314,27 @@ def kernels(compiled: Compiled, spans: Sequence[Span], equations: Sequence[Equat
     return sorted(found, key=lambda k: (-k.milliseconds, k.name))
 
 
-def pieces(found: Iterable[Kernel], costs: dict[Equation, Work]) -> list[Piece]:
+def pieces(found: Iterable[Kernel], costs: dict[Equation, Work], flops_per_byte: float) -> list[Piece]:
     """Divide the time of each kernel among its equations by their FLOPs, equally if they have none.
-    The time of a kernel that hides a loop is the loop's."""
+    The time of a kernel that hides a loop is the loop's.
+
+    In a kernel with a product, whose FLOPs take a device far less time than others, a byte counts as
+    many FLOPs as the device takes for a product in that time."""
+
+    def weight(e: Equation, beside_product: bool) -> float:
+        work = costs.get(e, Work(0, 0))
+        return max(work.flops, flops_per_byte * work.bytes) if beside_product else work.flops
+
     made = []
     for k in found:
         if len(k.equations) < 2 or k.hides:
             made.append(Piece(k, k.equations[0] if k.equations else None, k.milliseconds))
             continue
-        weights = [costs[e].flops if e in costs else 0 for e in k.equations]
+        has_product = any([e.primitive in PRODUCTS for e in k.equations])
+        weights = [weight(e, has_product) for e in k.equations]
         whole = sum(weights)
-        for e, weight in zip(k.equations, weights, strict=True):
-            share = weight / whole if whole else 1 / len(weights)
+        for e, part in zip(k.equations, weights, strict=True):
+            share = part / whole if whole else 1 / len(weights)
             if share:
                 made.append(Piece(k, e, share * k.milliseconds))
     return made
