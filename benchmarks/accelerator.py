@@ -16,7 +16,8 @@ import numpy as np
 from benchmarks import private, simulators
 from benchmarks import training_models as models
 from benchmarks.compared import Line, difference, means, printed
-from benchmarks.models import JAX, OURS, Library, mlp_params, transformer_loss, transformer_params
+from benchmarks.models import JAX, OURS, Library, mlp_params, transformer_params
+from benchmarks.optimizer import made
 from benchmarks.simulators import Function, normal
 from benchmarks.training import Program, trained
 
@@ -35,12 +36,8 @@ def language() -> Iterator[Program]:
     tokens = models.integers(4096, 16, 257)
 
     def gpt(lib: Library, dtype: str = "float32") -> Function:
-        loss = lib.ft.vmap(transformer_loss(lib, heads=8), (None, 0))
-
-        def mean(params, tokens):
-            return lib.np.mean(loss(jax.tree.map(lambda p: p.astype(dtype), params), tokens))
-
-        return mean
+        loss = models.gpt(lib, heads=8)
+        return lambda params, tokens: loss(jax.tree.map(lambda p: p.astype(dtype), params), tokens)
 
     for rms, name in ((False, "layer norm"), (True, "RMS norm")):
         yield trained(f"GPT, {name}", gpt, transformer_params(6, 512, 4096, rms), tokens)
@@ -81,17 +78,8 @@ def clipped() -> Iterator[Program]:
         "conv net, 64 channels, batch 64": private.conv_net(64, (64, 64)),
     }
     for name, model in many.items():
-        make = partial(_clipped, model)
-        yield Program(f"DP-SGD, {name}", make, model.args, moves=False)
-        yield Program(f"plain step, {name}", partial(_plain, model), model.args, moves=False)
-
-
-def _clipped(model: private.Model, lib: Library) -> Function:
-    return private.dp_sgd(lib, model.loss(lib))
-
-
-def _plain(model: private.Model, lib: Library) -> Function:
-    return private.sgd(lib, model.loss(lib))
+        for kind, step in (("DP-SGD", private.dp_sgd), ("plain step", private.sgd)):
+            yield Program(f"{kind}, {name}", made(step, model), model.args, moves=False)
 
 
 GROUPS: tuple[Callable[[], Iterator[Program]], ...] = (language, physics, recurrent, vision, clipped)
@@ -104,9 +92,7 @@ def measured(program: Program, repeats: int) -> Measured:
     line = Measured(program.name)
     line.check(difference(program.result(ours(*args)), program.result(peer(*args))), ROUNDING)
     line.time([ours, peer], args, repeats)
-    line.ours_memory, line.peer_memory = (
-        made.memory_analysis().temp_size_in_bytes / 1e6 for made in (ours, peer)
-    )
+    line.ours_memory, line.peer_memory = (c.memory_analysis().temp_size_in_bytes / 1e6 for c in (ours, peer))
     return line
 
 

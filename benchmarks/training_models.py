@@ -39,9 +39,9 @@ def cross_entropy(lib: Library, logits: Any, labels: Any) -> Any:
 # --- a language model -----------------------------------------------------------------------------
 
 
-def gpt(lib: Library) -> Function:
+def gpt(lib: Library, heads: int = 4) -> Function:
     """Next-token cross-entropy of sequences, (batch, time + 1)."""
-    loss = lib.ft.vmap(transformer_loss(lib), (None, 0))
+    loss = lib.ft.vmap(transformer_loss(lib, heads), (None, 0))
     return lambda params, tokens: lib.np.mean(loss(params, tokens))
 
 
