@@ -144,15 +144,15 @@ _jax.eval_shape = _eval_shape
 
 
 class Compiled:
-    """A function compiled by `jax.jit`; call `run`. `given`: options that are passed to JAX."""
+    """A function compiled by `jax.jit`. Call it by a dispatcher of `base` whose misses call `call`.
+    `given`: options that are passed to JAX."""
 
-    __slots__ = ("_all", "_fun", "_given", "_shared", "base", "run")
+    __slots__ = ("_all", "_fun", "_given", "_shared", "base")
 
     def __init__(self, fun: Any, shared: Shared, given: dict[str, Any]):
         self._fun, self._shared, self._given = fun, shared, given
         self._all: dict[str, Any] = {}
         self.base: Any = self._jitted(compiler_options.DEFAULT)
-        self.run: Any = self._with(shared.preferred)
 
     def _jitted(self, name: str) -> Any:
         if name not in self._all:
@@ -161,16 +161,24 @@ class Compiled:
                 given["compiler_options"] = compiler_options.SETS[name]
             made: Any = jax_jit(self._shared.entry(name), **given)
             made.jitted_function = self._fun  # keeps it alive: `Shared` holds it weakly
+            made.miss = xla.cache_miss(made)
             self._all[name] = made
         return self._all[name]
 
-    def _with(self, name: str) -> Any:
-        """Return the callable for an option set. Inside another jitted function, whose options
-        decide, it uses the default one."""
-        if name == compiler_options.DEFAULT:
-            return self.base
-        made, base = self._jitted(name), self.base
-        return lambda *args, **kwargs: (made if xla.is_outermost() else base)(*args, **kwargs)
+    def call(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        """Call the function, compiled if need be, and return what JAX's `cache_miss` returns. Inside
+        another jitted function, whose options decide, it has the default ones."""
+        while True:
+            jitted = self._jitted(self._shared.preferred) if xla.is_outermost() else self.base
+            try:
+                try:
+                    return jitted.miss(*args, **kwargs)
+                except compiler_options.Other as other:
+                    return self.switched(other, lambda jitted: jitted.miss, args, kwargs)
+            except RuntimeError as error:
+                if not xla.without_kernel(error):
+                    raise
+                self.clear_cache()
 
     def switched(
         self, other: compiler_options.Other, ask: Callable[[Any], Callable[..., Any]], args: Any, kwargs: Any
@@ -180,7 +188,6 @@ class Compiled:
         if xla.is_outermost():
             self._shared.preferred = other.name
             self._shared.switches += 1
-            self.run = self._with(other.name)
             right = self._jitted(other.name)
         compiler_options.local.staged = other.staged
         try:

@@ -7,6 +7,7 @@ tracing it records one `jit` equation that holds the program.
 from __future__ import annotations
 
 import functools
+import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -147,32 +148,13 @@ def jit(
     chooses = not plain and not {"compiler_options", "device", "backend"} & set(options)
     shared = _shared(fun, static_argnums, static_argnames, chain, inline, plain, chooses)
     statics, nested = shared.statics, shared.nested
-    statics.donated(donate_argnums, donate_argnames)
+    donates = bool(statics.donated(donate_argnums, donate_argnames) or donate_argnames)
+    if static_argnums is not None:  # JAX would count negative ones from the last argument given
+        options["static_argnums"] = tuple(sorted(statics.numbers))
     compiled = Compiled(fun, shared, options)
 
-    @functools.wraps(fun)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if state.innermost is not None and state.trace is not None:
-                return nested(args, kwargs)
-            while True:
-                try:
-                    return compiled.run(*args, **kwargs)
-                except Other as other:
-                    return compiled.switched(other, lambda jitted: jitted, args, kwargs)
-                except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                    if xla.without_kernel(error):
-                        compiled.clear_cache()
-                        continue
-                    explain(error, fun, statics, args, kwargs)
-                    raise
-        except Exception as error:
-            hide_frames(error)
-            raise
-
-    def told(name: str) -> Callable[..., Any]:
-        """Wrap a method of JAX's jitted function so that it raises our errors about arguments."""
-        method = getattr(compiled, name)
+    def told(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function of JAX so that it raises our errors about arguments."""
 
         @boundary
         def asked(*args: Any, **kwargs: Any) -> Any:
@@ -183,6 +165,27 @@ def jit(
                 raise
 
         return asked
+
+    untraced = told(compiled.call)
+
+    @boundary
+    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+        if state.innermost is not None and state.trace is not None:
+            return nested(args, kwargs), None, False
+        return untraced(*args, **kwargs)
+
+    run = xla.dispatcher(compiled.base, miss)
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        """Call it where JAX's dispatcher may raise errors of its own: about static arguments, which
+        are part of a signature, and about donated buffers, when it runs an executable."""
+        try:
+            return run(*args, **kwargs)
+        except Exception as error:
+            if isinstance(error, ValueError) and re.search("hashable|donate", str(error)):
+                explain(error, fun, statics, args, kwargs)
+            hide_frames(error)
+            raise
 
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
@@ -195,8 +198,9 @@ def jit(
         compiled.clear_cache()
         nested.clear()
 
-    call = Jitted(run, fun, with_options)
-    call.lower, call.trace, call.eval_shape = map(told, ("lower", "trace", "eval_shape"))
+    direct = not (donates or statics.numbers or statics.names)
+    call = Jitted(run if direct else checked, fun, with_options)
+    call.lower, call.trace, call.eval_shape = map(told, (compiled.lower, compiled.trace, compiled.eval_shape))
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     _HOW[call] = How(statics, chain, plain)
     if plain:

@@ -7,6 +7,7 @@ support are JAX's. Apart from `interop/`, only this file and `lowering.py` here 
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,10 +17,13 @@ import jax
 import numpy as np
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax._src import config as _config
+from jax._src import pjit as _pjit
 from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
 from jax._src.core import Primitive as JaxPrimitive
 from jax._src.dispatch import prim_requires_devices_during_lowering
-from jax._src.lib import xla_client
+from jax._src.interpreters.pxla import JitGlobalCppCacheKeys, cc_shard_arg
+from jax._src.lib import _jax, xla_client
+from jax._src.tree_util import dispatch_registry
 from jax._src.util import weakref_cache_key_types
 from jax.experimental import io_callback
 from jax.interpreters import mlir
@@ -241,6 +245,34 @@ def without_kernel(error: Exception) -> bool:
     kernel is then refused, so the call may be repeated after JAX's cache for it is cleared."""
     found = kernel_calls.last() if isinstance(error, RuntimeError) else []
     return bool(found) and kernel_calls.refuse(found, _compiled_alone)
+
+
+# --- dispatch -------------------------------------------------------------------------------------
+#
+# What `jax.jit` returns is an object of C++ with a cache of executables by signature. For a signature
+# that it does not know it calls its Python function `cache_miss`, which returns the result, what
+# the cache is to keep (None: nothing, so the next call is a miss too), and whether it is stale.
+#
+# Ours is such an object with another `cache_miss`, so a call that hits costs what JAX's does. While
+# functrans or JAX traces, each call is a miss: the current trace of JAX is part of the signature.
+
+Miss = Callable[..., tuple[Any, Any, bool]]
+
+
+def cache_miss(jitted: Any) -> Miss:
+    """Return the `cache_miss` of a function jitted by JAX."""
+    return next(x for x in gc.get_referents(jitted) if getattr(x, "__name__", "") == "cache_miss")
+
+
+def dispatcher(jitted: Any, miss: Miss) -> Any:
+    """Return a copy of a function jitted by JAX with another `cache_miss`."""
+    key = next(x for x in gc.get_referents(jitted) if isinstance(x, JitGlobalCppCacheKeys))
+    cache = _pjit._get_cpp_global_cache(key.contains_explicit_attributes)
+    info, fun = jitted._jit_info, jitted._fun
+    statics = info.static_argnums, info.static_argnames
+    made = _jax.pjit(jitted.__name__, fun, miss, *statics, key, dispatch_registry, cc_shard_arg, cache)
+    made._fun = fun  # which JAX calls again if it finds a NaN
+    return made
 
 
 def option_names() -> list[str]:

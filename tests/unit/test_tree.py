@@ -248,13 +248,10 @@ def test_mistakes_are_of_the_class_of_jax(name):
 
 UNSORTED = {1: 1.0, "a": 2.0}
 MEETING_KEYS = {
-    "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
-    "jit by name": lambda: ft.jit(lambda x: x)(x=defaultdict(int, UNSORTED)),
     "lower": lambda: ft.jit(lambda x: x).lower(UNSORTED),
     "trace": lambda: ft.jit(lambda x: x).trace(UNSORTED),
     "eval_shape": lambda: ft.jit(lambda x: x).eval_shape(UNSORTED),
     "program": lambda: ft.jit(lambda x: x).program(UNSORTED),
-    "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
     "a result of jit": lambda: ft.jit(lambda x: [{1: x, "a": x}])(1.0),
     "grad": lambda: ft.grad(lambda x: x[1])(UNSORTED),
     "aux": lambda: ft.grad(lambda x: (x, {1: x, "a": x}), has_aux=True)(1.0),
@@ -280,6 +277,23 @@ def test_transformed_functions_name_keys_without_an_order(name, monkeypatch):
     text = "".join(traceback.format_exception(found.value))
     assert "Comparator" not in text
     assert "During handling" not in text
+
+
+CALLS = {
+    "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
+    "jit by name": lambda: ft.jit(lambda x: x)(x=UNSORTED),
+    "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_of_a_jitted_function_raises_jaxs_own_error(name, monkeypatch):
+    """JAX's C++ flattens the arguments before any Python of ours runs."""
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    with pytest.raises(ValueError, match="sorting pytree dictionary keys") as found:
+        CALLS[name]()
+    assert "'<' not supported between instances of 'str' and 'int'" in str(found.value.__cause__)
+    assert {frame.path.name for frame in found.traceback} == {"test_tree.py"}
 
 
 def test_of_many_keys_each_type_is_named():
