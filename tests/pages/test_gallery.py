@@ -8,26 +8,17 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-import diffrax
 import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GALLERY = {  # module -> constants of a tiny problem
+TINY = {  # module -> constants of a tiny problem
     "private_flax": {"BATCH": 32},
-    "equinox_kernel": {},
-    "pinn": {"POINTS": 64, "WIDTHS": (2, 8, 1)},
     "meta_learning": {"TASKS": 4, "WIDTHS": (1, 8, 1), "SHOWN": (0, 1, 2)},
-    "neural_ode": {  # with a solver that compiles sooner
-        "CURVES": 4,
-        "TIMES": 8,
-        "WIDTH": 8,
-        "SOLVER": diffrax.Euler(),
-        "CONTROL": diffrax.ConstantStepSize(),
-    },
-    "fit_simulator": {},
 }
+GALLERY = ("private_flax", "equinox_kernel", "pinn", "meta_learning", "neural_ode", "fit_simulator")
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 
@@ -38,31 +29,28 @@ def example(monkeypatch, request) -> ModuleType:
     sys.modules.pop(request.param, None)
 
 
-@pytest.mark.parametrize(
-    "example",
-    [
-        "private_flax",
-        "meta_learning",
-        *[pytest.param(x, marks=pytest.mark.sweep) for x in ("pinn", "neural_ode")],
-    ],
-    indirect=True,
-)
-def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
-    """Tiny; the other two run in test_examples.py."""
-    for name, value in GALLERY[example.__name__].items():
-        monkeypatch.setattr(example, name, value)
-    _, times = example.main(3, str(tmp_path / "picture.png"), rounds=1)
+def result(example: ModuleType, steps: int, picture: Path, capsys: Any) -> Any:
+    """What the example says of its result, after the checks of what all of them do."""
+    found, times = example.main(steps, str(picture), rounds=1)
     assert {"jax.jit", "ft.jit"} <= {name.rpartition(", ")[2] for name in times}
-    assert (tmp_path / "picture.png").read_bytes()[1:4] == b"PNG"
+    assert picture.read_bytes()[1:4] == b"PNG"
     said = capsys.readouterr().out
     assert all(f"{jit} " in said for jit in ("jax.jit", "ft.jit"))
+    return found
+
+
+@pytest.mark.parametrize("example", TINY, indirect=True)
+def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
+    """Tiny; two more run below, and two in test_examples.py."""
+    for name, value in TINY[example.__name__].items():
+        monkeypatch.setattr(example, name, value)
+    result(example, 3, tmp_path / "picture.png", capsys)
 
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("example", ["pinn"], indirect=True)
-def test_the_equation_is_solved(example, tmp_path):
-    error, _ = example.main(1500, str(tmp_path / "picture.png"), rounds=1)
-    assert error < 0.03
+def test_the_equation_is_solved(example, tmp_path, capsys):
+    assert result(example, 1500, tmp_path / "picture.png", capsys) < 0.03
 
 
 @pytest.mark.sweep
@@ -75,9 +63,8 @@ def test_adapting_is_learnt(example):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("example", ["neural_ode"], indirect=True)
-def test_new_curves_are_met(example, tmp_path):
-    error, _ = example.main(300, str(tmp_path / "picture.png"), rounds=1)
-    assert error < 4 * example.NOISE
+def test_new_curves_are_met(example, tmp_path, capsys):
+    assert result(example, 300, tmp_path / "picture.png", capsys) < 4 * example.NOISE
 
 
 @pytest.mark.parametrize("example", ["pinn"], indirect=True)
