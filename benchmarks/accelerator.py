@@ -1,7 +1,8 @@
 """`python -m benchmarks accelerator [--rows WORD] [--repeats N]`: training steps on a GPU or TPU.
 
-Sizes that keep an accelerator busy, which would take a CPU minutes. Results are compared at the
-precision that JAX chooses, on a GPU that of TF32.
+Sizes that keep an accelerator busy, which would take a CPU minutes; and the gradients of the loops
+that `python -m benchmarks loops` measures on a CPU. Results are compared at the precision that JAX
+chooses, on a GPU that of TF32.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from benchmarks import private, simulators
+from benchmarks import private, simulators, small_loops
 from benchmarks import training_models as models
 from benchmarks.compared import Line, difference, means, printed
 from benchmarks.models import JAX, OURS, Library, mlp_params, transformer_params
@@ -82,7 +83,13 @@ def clipped() -> Iterator[Program]:
             yield Program(f"{kind}, {name}", made(step, model), model.args, moves=False)
 
 
-GROUPS: tuple[Callable[[], Iterator[Program]], ...] = (language, physics, recurrent, vision, clipped)
+def loops() -> Iterator[Program]:
+    for program in [program for group in small_loops.GROUPS for program in group()]:
+        if "steps, gradient" in program.name and not program.x64:
+            yield Program(program.name, program.make, program.args, moves=False)
+
+
+GROUPS: tuple[Callable[[], Iterator[Program]], ...] = (language, physics, recurrent, vision, clipped, loops)
 
 
 def measured(program: Program, repeats: int) -> Measured:

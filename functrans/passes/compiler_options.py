@@ -1,10 +1,12 @@
 """XLA compiler options, chosen per program.
 
 XLA:CPU offloads some kinds of operations to a library (YNNPACK). The kinds are a compiler option,
-and no choice is best for all programs: a wrong one can be three times slower. Each option set has a
-name here, and a rule picks the programs that surely benefit; all others use JAX's default. The
-options are experimental and differ between versions, so each set is tried once on this jaxlib.
-Measured by `python -m benchmarks options`.
+and no choice is best for all programs: a wrong one can be three times slower. XLA:GPU starts several
+operations at once, as a graph of CUDA, if there are at least so many: a compiler option too.
+
+Each option set has a name here, and a rule per platform picks the programs that surely benefit; all
+others use JAX's default. The options are experimental and differ between versions, so each set is
+tried once on this jaxlib. Measured by `python -m benchmarks options`, on a GPU by `accelerator`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from functrans.caching import cached, memo
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import here, location
 from functrans.ir.text import with_nested
+from functrans.passes.kernels import LOOPS
 from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
 from functrans.primitives.reductions.folds import Reduction
 
@@ -34,15 +37,19 @@ DEFAULT = "default"
 # The default without convolutions. Of products only single ones, not those that the library fuses with
 # their operands (DOT): there a right operand that repeats its columns gives garbage (JAX 0.10 and 0.11).
 PRODUCTS_AND_SUMS = "products and sums"
+# XLA's default is 5. The steps of a loop are often fewer operations, each of which takes longer to start
+# than to run. A graph is changed if the arrays lie elsewhere than in its last run: once, not in each step.
+SMALL_GRAPHS = "small graphs"
 SETS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
+    SMALL_GRAPHS: {"xla_gpu_graph_min_graph_size": 2},
     PRODUCTS_AND_SUMS: {_LIBRARY: f"{_KIND}INDIVIDUAL_DOT,{_KIND}REDUCE"},
 }
 
 
 def choice(program: Program) -> str:
     """Return the name of the option set for an optimized program on the default backend."""
-    found = wanted(program) if jax.default_backend() == "cpu" else None
+    found = wanted(program, jax.default_backend())
     return found.name if found is not None and _is_taken(found.name) else DEFAULT
 
 
@@ -90,13 +97,21 @@ class Wanted(NamedTuple):
         return f"{self.name}: {self.why}, at {location(self.equation.source)}"
 
 
-def wanted(program: Program) -> Wanted | None:
-    """Return the options that are certainly faster than JAX's defaults, or None."""
-    return memo(program, _wanted)
+def wanted(program: Program, platform: str) -> Wanted | None:
+    """Return the options that are certainly faster than JAX's defaults on a platform, or None."""
+    rule = _RULES.get(platform)
+    return None if rule is None else memo(program, rule)
 
 
-def _wanted(program: Program) -> Wanted | None:
-    equations = [e for p in with_nested(program) for e in p.equations]
+def _on_gpu(program: Program) -> Wanted | None:
+    for e in _equations(program):
+        if e.primitive in LOOPS:
+            return Wanted(SMALL_GRAPHS, e, "a loop, whose steps are started as graphs")
+    return None
+
+
+def _on_cpu(program: Program) -> Wanted | None:
+    equations = _equations(program)
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
     if not convolutions or any(map(_has_groups, convolutions)):  # of groups: 1.5 times as long
         return None
@@ -106,6 +121,13 @@ def _wanted(program: Program) -> Wanted | None:
     if features < WIDE or elements < BIG or len(sums) <= len(convolutions):
         return None
     return Wanted(PRODUCTS_AND_SUMS, convolutions[0], "normalized convolutions")
+
+
+_RULES: dict[str, Callable[[Program], Wanted | None]] = {"cpu": _on_cpu, "gpu": _on_gpu}
+
+
+def _equations(program: Program) -> list[Equation]:
+    return [e for p in with_nested(program) for e in p.equations]
 
 
 def _is_statistic(e: Equation, rank: int) -> bool:

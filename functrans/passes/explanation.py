@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.program import Equation, Program
@@ -50,7 +52,8 @@ class Report:
     before : the program as traced;  after : as lowered
     loops  : for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
              a kernel are not listed (passes/kernels.py)
-    options: the XLA options selected on a CPU (passes/compiler_options.py); None: JAX's default
+    options: the XLA options selected on a CPU, or on a GPU if that is JAX's default device
+             (passes/compiler_options.py); None: JAX's default
     """
 
     def __init__(self, steps: Sequence[Step], before: Program, after: Program):
@@ -58,7 +61,8 @@ class Report:
         self.before = before
         self.after = after
         self.loops: list[kernels.Loop] = list(kernels.choices(after))
-        self.options: Wanted | None = None if kernels.is_kept(after) else wanted(after)
+        self.platform = "gpu" if jax.default_backend() == "gpu" else "cpu"
+        self.options: Wanted | None = None if kernels.is_kept(after) else wanted(after, self.platform)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
@@ -78,7 +82,8 @@ class Report:
             is_one = "one kernel" if obstacle is None else "not one kernel"
             text.append(f"    {is_one}: {_place(loop)}")
             text += [] if obstacle is None else [f"        {obstacle}"]
-        text += [] if self.options is None else [f"compiler options on a CPU\n    {self.options}"]
+        if self.options is not None:
+            text.append(f"compiler options on a {self.platform.upper()}\n    {self.options}")
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__

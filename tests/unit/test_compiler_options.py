@@ -73,6 +73,27 @@ def test_the_choice():
     assert compiler_options.choice(loop) == SET
 
 
+def looped(x: Any) -> Any:
+    return lax.fori_loop(0, 5, lambda i, c: jnp.sin(c), x)
+
+
+def test_the_choice_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    for f in (
+        looped,
+        lambda x: jnp.cumsum(lax.map(jnp.cos, x)),
+        ft.jit(ft.grad(lambda x: jnp.sum(looped(x)))),
+    ):
+        assert compiler_options.choice(ft.jit(f).program(X)) == compiler_options.SMALL_GRAPHS
+    assert compiler_options.choice(ft.jit(convolved).program(X)) == compiler_options.DEFAULT
+    text = str(ft.passes.explain(looped)(X)).partition("compiler options on a GPU")[2]
+    assert "small graphs: a loop, whose steps are started as graphs, at" in text
+    assert "test_compiler_options.py" in text
+    assert ft.passes.explain(ft.jit(looped, cpu="plain"))(X).options is None
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert compiler_options.choice(ft.jit(looped).program(X)) == compiler_options.DEFAULT
+
+
 @pytest.mark.parametrize("name", compiler_options.SETS)
 def test_products_with_operands_that_repeat(name: str):
     """XLA may fuse such operands into the library's call, which then reads past them."""
