@@ -242,56 +242,65 @@ class Lowering:
         unroll: int,
     ) -> list[Any]:
         """Emit `for i in range(length): *state, *row = program(*consts, *state, *arrays[i])`, with
-        each row written to `written[i]`; return the final state and the written arrays. The body
-        is unrolled `unroll` times."""
+        each row written to `written[i]`; return the final state and the written arrays. One turn of
+        the emitted loop runs `unroll` steps, and reads and writes their rows at once."""
         c, s, a = len(consts), len(state), len(arrays)
         kind = ArrayType((), np.dtype(np.int32))
 
-        def step(i: Any, values: Sequence[Any]) -> list[Any]:
+        def turn(i: Any, values: Sequence[Any], steps: int) -> list[Any]:
             if reverse:
-                i = hlo.subtract(self.full(length - 1, kind), i)
-            fixed, state = values[:c], values[c + a : c + a + s]
-            rows = [self._row(x, i) for x in values[c : c + a]]
-            outs = self.emit(program, [*fixed, *state, *rows])
-            made = [self._write(w, y, i) for w, y in zip(values[c + a + s :], outs[s:], strict=True)]
-            return [*values[: c + a], *outs[:s], *made]
-
-        def turn(values: Sequence[Any]) -> list[Any]:
-            i, rest = values[0], list(values[1:])
-            for _ in range(unroll):
-                rest = step(i, rest)
-                i = hlo.add(i, self.full(1, kind))
-            return [i, *rest]
+                i = hlo.subtract(self.full(length - steps, kind), i)
+            read = [self._rows(x, i, steps) for x in values[c : c + a]]
+            state, made = values[c + a : c + a + s], []
+            for j in reversed(range(steps)) if reverse else range(steps):
+                outs = self.emit(program, [*values[:c], *state, *[self._row(x, j) for x in read]])
+                state = outs[:s]
+                made.append(outs[s:])
+            rows = zip(*reversed(made) if reverse else made, strict=True)
+            ends = [self._write(w, row, i) for w, row in zip(values[c + a + s :], rows, strict=True)]
+            return [*values[: c + a], *state, *ends]
 
         unroll = max(1, min(unroll, length))
         turns, values = length // unroll, [*consts, *arrays, *state, *written]
         if turns > 1:
             stop = self.full(turns * unroll, kind)
             direction = hlo.ComparisonDirectionAttr.get("LT")
-            done = self.loop(
+            ended = self.loop(
                 lambda xs: hlo.compare(xs[0], xs[1], direction),
-                lambda xs: [*(t := turn([xs[0], *xs[2:]]))[:1], xs[1], *t[1:]],
+                lambda xs: [hlo.add(xs[0], self.full(unroll, kind)), xs[1], *turn(xs[0], xs[2:], unroll)],
                 [self.full(0, kind), stop, *values],
             )
-            values = done[2:]
-        for i in range(turns * unroll if turns > 1 else 0, length):
-            values = step(self.full(i, kind), values)
+            values = ended[2:]
+        done = turns * unroll if turns > 1 else 0
+        if done < length:
+            values = turn(self.full(done, kind), values, length - done)
         return values[c + a :]
 
-    def _row(self, x: Any, i: Any) -> Any:
-        shape = ir.RankedTensorType(x.type).shape
-        zero = self.full(0, ArrayType((), np.dtype(np.int32)))
-        sizes = ir.DenseI64ArrayAttr.get([1, *shape[1:]])
-        row = hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], sizes)
-        kind = ir.RankedTensorType(x.type).element_type
-        return hlo.reshape(ir.RankedTensorType.get(shape[1:], kind), row)
+    def steps_of_a_turn(self, program: Program, length: int) -> int:
+        """Return how many steps of a loop one turn of the emitted loop runs on this platform."""
+        return passes.unrolling.steps_of_a_turn(program, length) if self.platform == "gpu" else 1
 
-    def _write(self, x: Any, row: Any, i: Any) -> Any:
+    def _rows(self, x: Any, i: Any, n: int) -> Any:
         shape = ir.RankedTensorType(x.type).shape
         zero = self.full(0, ArrayType((), np.dtype(np.int32)))
-        kind = ir.RankedTensorType(x.type).element_type
-        row = hlo.reshape(ir.RankedTensorType.get([1, *shape[1:]], kind), row)
-        return hlo.dynamic_update_slice(x, row, [i, *[zero] * (len(shape) - 1)])
+        sizes = ir.DenseI64ArrayAttr.get([n, *shape[1:]])
+        return hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], sizes)
+
+    def _row(self, x: Any, i: int) -> Any:
+        kind = ir.RankedTensorType(x.type)
+        n, *shape = kind.shape
+        if n > 1:
+            start, limit = [i, *[0] * len(shape)], [i + 1, *shape]
+            x = hlo.slice(x, *map(ir.DenseI64ArrayAttr.get, (start, limit, [1] * kind.rank)))
+        return hlo.reshape(ir.RankedTensorType.get(shape, kind.element_type), x)
+
+    def _write(self, x: Any, rows: Sequence[Any], i: Any) -> Any:
+        shape = ir.RankedTensorType(x.type).shape
+        zero = self.full(0, ArrayType((), np.dtype(np.int32)))
+        kind = ir.RankedTensorType.get([1, *shape[1:]], ir.RankedTensorType(x.type).element_type)
+        made = [hlo.reshape(kind, row) for row in rows]
+        block = made[0] if len(made) == 1 else hlo.concatenate(made, 0)
+        return hlo.dynamic_update_slice(x, block, [i, *[zero] * (len(shape) - 1)])
 
     # --- types and snippets
 

@@ -22,6 +22,7 @@ from functrans.passes import kernels
 from functrans.passes.compiler_options import Wanted, wanted
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import Rewrite, children_first
+from functrans.passes.unrolling import unrolled
 from functrans.primitives.calls.jit import jit
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
@@ -52,6 +53,8 @@ class Report:
     before : the program as traced;  after : as lowered
     loops  : for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
              a kernel are not listed (passes/kernels.py)
+    turns  : if JAX's default device is a GPU: the loops that run several steps in a turn there, and
+             how many (passes/unrolling.py)
     options: the XLA options selected on a CPU, or on a GPU if that is JAX's default device
              (passes/compiler_options.py); None: JAX's default
     """
@@ -62,6 +65,7 @@ class Report:
         self.after = after
         self.loops: list[kernels.Loop] = list(kernels.choices(after))
         self.platform = "gpu" if jax.default_backend() == "gpu" else "cpu"
+        self.turns = list(unrolled(after)) if self.platform == "gpu" else []
         self.options: Wanted | None = None if kernels.is_kept(after) else wanted(after, self.platform)
 
     def __str__(self) -> str:
@@ -76,12 +80,14 @@ class Report:
         text = [lines[0], *lines[-1:]]
         for step, line in zip(self.steps, lines[1:], strict=False):
             text[-1:-1] = [line, *_described(step.rewrites)]
-        if self.loops:
-            text.append("loops on a CPU")
-        for loop, obstacle in self.loops:
-            is_one = "one kernel" if obstacle is None else "not one kernel"
-            text.append(f"    {is_one}: {_place(loop)}")
-            text += [] if obstacle is None else [f"        {obstacle}"]
+        if self.platform == "cpu":
+            text += ["loops on a CPU"] if self.loops else []
+            for loop, obstacle in self.loops:
+                is_one = "one kernel" if obstacle is None else "not one kernel"
+                text.append(f"    {is_one}: {_place(loop)}")
+                text += [] if obstacle is None else [f"        {obstacle}"]
+        text += ["loops on a GPU"] if self.turns else []
+        text += [f"    {n} steps in a turn: {_place(loop)}" for loop, n in self.turns]
         if self.options is not None:
             text.append(f"compiler options on a {self.platform.upper()}\n    {self.options}")
         return "\n".join([line.rstrip() for line in text])

@@ -37,7 +37,7 @@ LAYERS = [
     {"lax"},
     {"numpy"},
     {"nn"},
-    {"api", "flatten_util"},
+    {"api"},
     {"interop", "inspect"},
     {"scipy"},  # JAX's functions, handed on
     {"__init__"},

@@ -21,7 +21,6 @@ NOT_SHOWN = {
     "backends",
     "caching",
     "flags",
-    "flatten_util",
     "inspect",
     "jax_trace",
     "loading",
