@@ -32,8 +32,7 @@ from functrans.typing import PyTree
 
 _DIGITS = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _NUMBER = rf"[+-]?(?:(?:inf|nan)(?!\w)|{_DIGITS})(?:[+-](?:inf|nan|{_DIGITS})j)?(?!\w)"
-_TOKEN = re.compile(
-    rf"""(?P<space>[ \t\r]+|\#[^\n]*)
+_TOKEN = rf"""(?P<space>[ \t\r]+|\#[^\n]*)
     |(?P<line>[;\n])
     |(?P<type>~?[A-Za-z_]\w*(?:<\w+>)?\[[\d,]*\])
     |(?P<number>{_NUMBER})
@@ -43,9 +42,7 @@ _TOKEN = re.compile(
     |(?P<tag>\$\d+)
     |(?P<object><[^<>\n]*>)
     |(?P<mark>[=,:(){{}}\[\].])
-    |(?P<other>.)""",
-    re.VERBOSE,
-)
+    |(?P<other>.)"""  # compiled by the first `parse`, since that takes a millisecond
 _ANYTHING = "a name, a number, a type, a string or a bracket"
 
 
@@ -93,7 +90,7 @@ class _Parser:
 
     def _tokenize(self) -> None:
         depth = 0  # nesting of ( and [, inside which newlines are ignored
-        for found in _TOKEN.finditer(self.text):
+        for found in re.finditer(_TOKEN, self.text, re.VERBOSE):
             kind, word = found.lastgroup, found.group()
             if kind == "space" or (kind == "line" and depth):
                 continue

@@ -19,6 +19,7 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.text import with_nested
 from functrans.passes.kernels import is_kept
 from functrans.primitives.calls.jit import jit
+from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.control_flow.scan import scan
 
 # The steps of a turn, and for how many equations in a step at most.
@@ -52,6 +53,8 @@ def _equations(program: Program) -> int:
 
 
 def _is_small(e: Equation) -> bool:
+    if e.primitive is conv_general_dilated:  # XLA times many algorithms for each of them
+        return False
     if e.primitive.has_effects(e.params) or (e.primitive.holds_programs and e.primitive is not jit):
         return False
     return all([v.type.size <= ELEMENTS for v in (*e.inputs, *e.outputs)])

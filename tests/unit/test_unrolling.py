@@ -124,6 +124,7 @@ def test_the_choice():
     assert turns(loop(jnp.sin), ft.ShapeDtypeStruct((2048, 2048), "float32")) == []
     assert turns(loop(lambda c: ft.debug.print("{}", c) or c), X) == []
     assert turns(loop(loop(jnp.sin)), X) == [4]  # the inner one
+    assert turns(loop(lambda c: jnp.convolve(c, X, "same")), X) == []
     assert turns(loop(lambda c: lax.cond(c[0] > 0, jnp.sin, jnp.cos, c)), X) == []
     assert turns(lambda x: lax.while_loop(lambda c: c[0] < 9, lambda c: c + 1, x), X) == []
 
