@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 import jax
+import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
@@ -163,6 +164,13 @@ def has_few_terms(
     )
     columns, rows = (of_x, of_y) if out and out[-1] not in rhs else (of_y, of_x)
     return rows > 1 and 1 < columns <= _COLUMNS
+
+
+def constants_of(dtype: np.dtype, *values: Any) -> list[np.ndarray] | None:
+    """Return the numbers of constants, or None if one is no constant, or not of integers."""
+    if dtype.kind not in "iu" or any([getattr(x.owner, "name", "") != "stablehlo.constant" for x in values]):
+        return None
+    return [np.array(ir.DenseIntElementsAttr(x.owner.attributes["value"])) for x in values]
 
 
 def part(x: Any, axis: int, i: int) -> Any:

@@ -329,6 +329,14 @@ class Lowering:
         made = self.type(self.out_types[0] if type is None else type)
         return ir.Operation.create(name, [made], operands, attributes).result
 
+    def quotient(self, primitive: Any, x: Any, y: Any) -> Any:
+        """Emit `div` or `rem`. Constants are divided here: XLA ends the process, in JAX 0.10, where it
+        divides constant integers by zero."""
+        numbers = cpu.constants_of(self.out_types[0].dtype, x, y)
+        if numbers is None:
+            return self.op(primitive.op_name, [x, y])
+        return self.constant(primitive.reference(*numbers))
+
     def full(self, value: Any, t: ArrayType) -> Any:
         """Emit a constant array filled with one number."""
         kind = dtype_class(t.dtype)

@@ -444,3 +444,20 @@ def test_keys_of_keys_compile():
     np.testing.assert_allclose(ft.jit(total)(key), jax.jit(total)(key), rtol=1e-6)
     for keys in (lambda key: jax.random.split(key), lambda key: jax.random.fold_in(key, 1)):
         assert ("stablehlo.while" in ft.jit(keys).lower(key).as_text()) == NEWER
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8"])
+@pytest.mark.parametrize("passes", [("default",), ()])
+def test_constants_divided_by_zero(passes, dtype):
+    """XLA ends the process where it divides such constants, in JAX 0.10."""
+    x, zero = jax.numpy.asarray([7, 5], dtype), jax.numpy.zeros(2, dtype)
+
+    def parts(lib, y):
+        some, none = lib.asarray(7, dtype), lib.asarray(0, dtype)
+        rows = [f(a, b) for f in (lib.floor_divide, lib.remainder) for a, b in ((some, none), (x, zero))]
+        return *rows, y // none
+
+    for ours, theirs in zip(
+        ft.jit(parts, passes=passes, static_argnums=0)(jnp, x), parts(jax.numpy, x), strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)

@@ -112,6 +112,9 @@ class Rem(Binary):
         safe = np.where(y == 0, 1, y).astype(x.dtype)
         return np.where(y == 0, x, np.fmod(x, safe)).astype(x.dtype)
 
+    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
+        return ctx.quotient(self, x, y)
+
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         dx, dy = tangents
         if dy is None:

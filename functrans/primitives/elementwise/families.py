@@ -361,6 +361,9 @@ class Div(Binary):
             return super().numpy_source(w, x, y)
         return w.reference(self, (x, y), {})
 
+    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
+        return ctx.quotient(self, x, y)
+
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         (x, y), (dx, dy) = primals, tangents
         total = None if dx is None else bind(self, (dx, y), {})
