@@ -17,6 +17,7 @@ _wire(
     {
         "run_operation": "functrans.backends.eager",
         "transpose_program": "functrans.transforms.transpose",
+        "batch_program": "functrans.transforms.batch",
         "run_sharded": "functrans.interop.sharded_programs",
         "stop_at_first": "functrans.inspect.nans",
         "show": "functrans.ir.text",

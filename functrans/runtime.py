@@ -8,6 +8,7 @@ called.
     called by                          hook                     implemented in
     trace.bind                         run_operation            backends/eager.py
     primitives/custom/calls.py         transpose_program        transforms/transpose.py
+    primitives/reductions              batch_program            transforms/batch.py
     backends/xla.py, inside shard_map  run_sharded              interop/sharded_programs.py
     backends/xla.py                    stop_at_first            inspect/nans.py
     Program                            show, draw, coloured     ir/text.py, inspect/draw
@@ -98,6 +99,11 @@ def run_operation(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -
 def transpose_program(program: Any, linear: tuple[Any, ...], ct_active: tuple[Any, ...]) -> Any:
     """Return the program from cotangents of the outputs to cotangents of the linear inputs."""
     return _answer(transpose_program)(program, linear, ct_active)
+
+
+def batch_program(program: Any, size: int) -> Any:
+    """Return the program for stacks of so many operands, with stacks of results."""
+    return _answer(batch_program)(program, size)
 
 
 def run_sharded(program: Any, operands: Sequence[Any], preparation: Any) -> list[Any]:

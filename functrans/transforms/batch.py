@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from functrans import runtime
 from functrans.caching import memo
 from functrans.ir.program import Literal, Origin, Program, keep_names
 from functrans.primitives.calls.captured import closed
@@ -83,6 +84,12 @@ class Batching:
             env[v] = y
             if d is not None:
                 dim_of[v] = d
+
+
+@runtime.answers(runtime.batch_program)
+def of_stacks(program: Program, size: int) -> Program:
+    """Return the program for operands with a first axis of this size, with such results."""
+    return Batching(size).program(program, (0,) * len(program.inputs), (True,) * len(program.outputs))[0]
 
 
 def _batched(

@@ -157,8 +157,17 @@ def test_bad_arguments():
     with pytest.raises(errors.UnsupportedChoice, match="close over Tracers"):
         ft.jit(lambda y: lax.reduce_window(X, 0.0, lambda a, b: a + b * y, (2, 2)))(1.0)
 
-    def loops(a: Any, b: Any) -> Any:
-        return lax.fori_loop(0, 2, lambda i, c: c * b, a)
 
-    with pytest.raises(errors.MissingRule, match="computation of elementwise operations"):
-        ft.grad(lambda x: lax.reduce_window(x, 1.0, loops, (2, 2)).sum())(X)
+def test_gradients_of_computations_with_loops_and_rules_of_their_own():
+    def power(a: Any, b: Any) -> Any:
+        return lax.fori_loop(0, 2, lambda i, c: c * (i + 1), a * b) / 2
+
+    def total(lib: Any, computation: Any, start: float) -> Any:
+        return lambda x: lib.lax.reduce_window(x, start, computation, (2, 2), (1, 1), "VALID").sum()
+
+    product = ft.grad(total(ft, power, 1.0))(X)
+    assert_close(product, ft.grad(total(ft, lambda a, b: a * b, 1.0))(X), 1e-5)
+    for f, g in ((ft.grad, jax.grad), (ft.jacfwd, jax.jacfwd)):
+        ours = f(lambda x: lax.reduce(x, -np.inf, jax.numpy.logaddexp, (1,)).sum())(X)
+        theirs = g(lambda x: jax.lax.reduce(x, -np.inf, jax.numpy.logaddexp, (1,)).sum())(X)
+        assert_close(ours, theirs, 1e-5)

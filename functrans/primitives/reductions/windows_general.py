@@ -2,27 +2,26 @@
 
     reduce_window[computation]       *xs, *starts     -> the reduction of each array, per window
 
-The derivative is that of the reduction expanded into elementwise operations, so reverse mode works
-too, unlike in JAX.
+The derivative is that of the reduction expanded into the computation, by halves, on arrays, so reverse
+mode works too, unlike in JAX.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from functrans import errors
+from functrans import runtime
 from functrans.caching import memo_as
-from functrans.ir.program import Literal, Program
-from functrans.ir.source import here
+from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, same_types
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import HigherOrderPrimitive, Primitive
+from functrans.primitives.base import HigherOrderPrimitive
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.bitwise import or_
-from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.windows import (
     PARAMETERS,
@@ -36,8 +35,8 @@ from functrans.primitives.reductions.windows import (
     with_leading_axis,
 )
 from functrans.primitives.shape import joining as joining
-from functrans.primitives.shape.moving import Structural, broadcast_in_dim, reshape, slice_, slice_axis
-from functrans.trace import bind, literal, stage, typeof
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, slice_axis
+from functrans.trace import evaluate, literal, stage, typeof
 
 
 class ReduceWindow(HigherOrderPrimitive, Windowed):
@@ -86,7 +85,7 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
     def differentiate(
         self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Window
     ) -> tuple[Any, Any]:
-        """Differentiate the reduction expanded into elementwise operations, in either mode."""
+        """Differentiate the expanded reduction, in either mode."""
         program = self._patched([typeof(x) for x in primals], params)
         return jit.differentiate(t, primals, tangents, {"program": program})
 
@@ -101,19 +100,16 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
         return outs, [0] * n
 
     def _patched(self, types: Sequence[ArrayType], params: Window) -> Program:
-        """Return the reduction as a program of elementwise operations on the elements k of all
-        windows."""
+        """Return the reduction as a program of operations on the elements k of all windows."""
         types = [t.strong() for t in types]
         return memo_as(
             params["computation"],
             (_by_patches, *types, *[params[name] for name in PARAMETERS]),
-            lambda: stage(lambda *xs: _by_patches(self, xs, **params), types, self.name),
+            lambda: stage(lambda *xs: _by_patches(xs, **params), types, self.name),
         )
 
 
-def _by_patches(
-    primitive: Primitive, operands: Sequence[Any], *, computation: Program, **w: Any
-) -> list[Any]:
+def _by_patches(operands: Sequence[Any], *, computation: Program, **w: Any) -> list[Any]:
     """Stack element k of all windows along a first axis, and reduce it by halves: neighbours are
     combined, which keeps the order of the elements. Elements outside of the array or between its
     elements are skipped, as in XLA; the last of the stacks marks the elements inside."""
@@ -125,7 +121,7 @@ def _by_patches(
         return starts
 
     def fold(left: Sequence[Any], right: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
-        folded = elementwise(primitive, computation, [*left[:n], *right[:n]], shape)
+        folded = _on_arrays(computation, [*left[:n], *right[:n]], shape)
         if len(left) == n:
             return folded
         inside, too = left[n], right[n]
@@ -166,31 +162,11 @@ def _every_other(x: Any, first: int, stop: int) -> Any:
     return slice_(x, start=(first, *[0] * len(rest)), limit=(stop, *rest), strides=(2, *[1] * len(rest)))
 
 
-def elementwise(
-    primitive: Primitive, program: Program, args: Sequence[Any], shape: tuple[int, ...]
-) -> list[Any]:
+def _on_arrays(program: Program, args: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:
     """Run a program of scalars on arrays of a shape."""
-    env = dict(zip(program.inputs, args, strict=True))
-
-    def value(v: Any) -> Any:
-        return literal(v.value, v.type.update(shape=shape)) if v.__class__ is Literal else env[v]
-
-    for eqn in program.equations:
-        xs = [value(v) for v in eqn.inputs]
-        if eqn.primitive is jit:
-            outs = elementwise(primitive, eqn.params["program"], xs, shape)
-        elif isinstance(eqn.primitive, Elementwise):
-            outs = [bind(eqn.primitive, xs, eqn.params)]
-        elif isinstance(eqn.primitive, Structural) and not eqn.outputs[0].type.shape:
-            outs = xs
-        else:
-            raise errors.MissingRule(
-                f"{primitive.name}: the derivative, and vmap over the starting values, need a "
-                f"computation of elementwise operations, but it applies {eqn.primitive.name}, {here()}\n"
-                "Write it with arithmetic and where."
-            )
-        env.update(zip(eqn.outputs, outs, strict=True))
-    return [value(v) for v in program.outputs]
+    size = prod(shape)
+    flat = [reshape(x, shape=(size,)) for x in args]
+    return [reshape(y, shape=shape) for y in evaluate(runtime.batch_program(program, size), flat)]
 
 
 reduce_window: ReduceWindow = ReduceWindow()
