@@ -22,23 +22,23 @@ from functrans import pytrees as tree
 from functrans.api import retracing
 from functrans.api.arguments import check_callable
 from functrans.api.compilation import Compiled, Jitted, Shared
-from functrans.api.static_arguments import StaticArguments
+from functrans.api.static_arguments import StaticArguments, explain_arguments
 from functrans.backends import xla
 from functrans.caching import Cache, CachePerFunction, exactly
 from functrans.flags import decisive, flags
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import brief, describe, here
+from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary, hide_frames
+from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_checked_map
-from functrans.lax.arguments import check_fits
 from functrans.passes.compiler_options import Other, explain_option, local
 from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.calls.jit import axes_in_loops
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import Tracer, at_once, leaked, stage, state, typeof
-from functrans.tracer import check_kept, is_active, is_high_level, is_jax_tracer, not_an_array
+from functrans.trace import Tracer, at_once, stage, state, typeof
+from functrans.tracer import is_active, is_high_level, is_jax_tracer, not_an_array
 from functrans.typing import Device, PyTree
 
 _P = ParamSpec("_P")
@@ -162,7 +162,7 @@ def jit(
             try:
                 return method(*args, **kwargs)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                explain(error, fun, statics, args, kwargs)
+                explain(error, statics, args, kwargs)
                 raise
 
         return asked
@@ -184,7 +184,7 @@ def jit(
             return run(*args, **kwargs)
         except Exception as error:
             if isinstance(error, ValueError) and re.search("hashable|donate", str(error)):
-                explain(error, fun, statics, args, kwargs)
+                explain(error, statics, args, kwargs)
             hide_frames(error)
             raise
 
@@ -285,8 +285,7 @@ class _Entry:
             return fun(*args, **kwargs)  # sizes are symbols of jax.export: JAX traces it alone
         staged, local.staged = local.staged, None
         if staged is None:
-            retracing.record(self.serial, fun, statics, args, kwargs, False)
-            staged = _traced(fun, leaves, in_tree, arrays)
+            staged = self._staged(args, kwargs, leaves, in_tree, arrays)
             if is_checked_map() and axes_in_loops(staged.program):
                 return fun(*args, **kwargs)  # over which axes its results vary, only JAX's rules know
             prepared = xla.prepared(staged.program, self.preparation)
@@ -299,6 +298,23 @@ class _Entry:
         for reference in staged.references:
             reference[...] = outs.pop()
         return tree.unflatten(staged.out_tree, outs)
+
+    def _staged(self, args: Any, kwargs: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
+        """Trace the function, unless that was done where another function calls it."""
+        statics, nested = self.shared.statics, self.shared.nested
+        static, dynamic = statics.split(args, kwargs)
+        key = nested.key_of(static, dynamic) if not typed_by_jax(arrays) else None
+        found = nested.kept(key)
+        references: list[Any] = []
+        if found is None:
+            retracing.record(self.serial, statics.fun, statics, args, kwargs, False)
+            *found, references = _traced(statics.fun, leaves, in_tree, arrays)
+            if not references:
+                nested.keep(key, *found)
+        program, captured, out_tree = found
+        program, kept = all_passes.redundancy.without_unused_inputs(program)
+        captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])
+        return _Staged(program, captured, kept, out_tree, references)
 
 
 class _Staged(NamedTuple):
@@ -313,7 +329,9 @@ class _Staged(NamedTuple):
     references: list[Any]
 
 
-def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
+def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> tuple[Any, ...]:
+    """Return the program with its constants as operands, their values, the treedef of its result, and
+    the outer references that its last outputs are written to."""
     flat = FlatFunction(fun, in_tree)
     for x in leaves:
         if is_high_level(x):
@@ -338,10 +356,7 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _St
     if program is None:
         with at_once():  # so that constants are arrays, not JAX tracers
             program = stage(with_references, [typeof(x) for x in arrays], name)
-    program, captured = hoist_constants(program)
-    program, kept = all_passes.redundancy.without_unused_inputs(program)
-    captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])
-    return _Staged(program, captured, kept, flat.out_tree, [r.outside for r in written])
+    return *hoist_constants(program), flat.out_tree, [r.outside for r in written]
 
 
 def _is_array(x: Any) -> bool:
@@ -361,6 +376,27 @@ class Nested:
     def clear(self) -> None:
         self.cache.clear()
 
+    def key_of(self, static: Any, dynamic: Any) -> Any:
+        """Return the key of a call that `jax.jit` traces; None if its program is not shared."""
+        leaves, in_tree = tree.flatten(dynamic)
+        if self.inline or not all(map(_is_array, leaves)):
+            return None
+        return self._key(static, in_tree, tuple([typeof(x) for x in leaves]))
+
+    def _key(self, static: Any, in_tree: Any, types: tuple[ArrayType, ...]) -> Any:
+        return exactly(static), in_tree, types, state.axes, decisive()
+
+    def kept(self, key: Any) -> tuple[Any, ...] | None:
+        """Return a program, its captured values and the treedef of its result, if the values are
+        arrays."""
+        found = None if key is None else self.cache.get(key)
+        return found if found is not None and _are_concrete(found[1]) else None
+
+    def keep(self, key: Any, program: Program, captured: Any, out_tree: Any) -> None:
+        """Keep what `jax.jit` traced for calls in other functions."""
+        if key is not None and _are_concrete(captured) and not speaks_of_others_axes(program):
+            self.cache.replace(key, (program, captured, out_tree))
+
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         fun = self.statics.fun
         if self.inline or flags.jax_disable_jit:
@@ -374,7 +410,7 @@ class Nested:
             if any([isinstance(x, jax.Ref) for x in leaves]):
                 return fun(*args, **kwargs)
             raise
-        key = (exactly(static), in_tree, types, state.axes, decisive())
+        key = self._key(static, in_tree, types)
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retracing.record(self.serial, fun, self.statics, args, kwargs, True)
@@ -388,6 +424,10 @@ class Nested:
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)
         return tree.unflatten(out_tree, outs)
+
+
+def _are_concrete(captured: Iterable[Any]) -> bool:
+    return not any([isinstance(x, (Tracer, jax.Ref)) or is_jax_tracer(x) for x in captured])
 
 
 def _still_active(captured: Iterable[Any]) -> bool:
@@ -414,55 +454,9 @@ def clear_caches() -> None:
 
 
 def explain(
-    error: Exception, fun: Any, statics: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
+    error: Exception, statics: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Raise one of our errors if the arguments caused `error`."""
-    if isinstance(error, errors.FunctransError):
-        return
-    explain_option(error, xla.option_names)
-    statics.check(args, kwargs)
-    if isinstance(error, jax.errors.UnexpectedTracerError):
-        _check_captured(statics.staged(args, kwargs).program, str(error))
-    _, dynamic = statics.split(args, kwargs)
-    leaves = tree.leaves(dynamic)
-    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
-    for i, x in enumerate(leaves):
-        if isinstance(x, Tracer):
-            raise leaked(x) from None
-        check_kept(x)
-        try:
-            typeof(x)
-        except errors.SymbolicSize:
-            return
-        except errors.NotAnArray:
-            name = names[i] if len(names) == len(leaves) else ""  # else some arguments are static
-            raise errors.NotAnArray(not_an_array(x, name)) from None
-        if x.__class__ is int:
-            check_fits(x, typeof(x))
-    if "donate" in str(error):
-        _check_distinct(leaves, names)
-
-
-def _check_captured(program: Program, said: str) -> None:
-    """Raise LeakedTracer if a program captured a tracer of JAX, whose transformation has ended."""
-    kept = {v for v, x in zip(program.constants, program.values, strict=True) if is_jax_tracer(x)}
-    for e in program.equations:
-        for v in kept.intersection(e.inputs):
-            raise errors.LeakedTracer(
-                f"a JAX tracer {v.type} was used after its transformation had ended, at\n"
-                f"    {describe(e.source)}\nJAX says: {said}"
-            ) from None
-
-
-def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise DonatedTwice if two arguments are the same array."""
-    first: dict[int, int] = {}
-    for i, x in enumerate(leaves):
-        j = first.setdefault(id(x), i)
-        if j != i and isinstance(x, jax.Array):
-            which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
-            raise errors.DonatedTwice(
-                f"{which} are the same array {typeof(x)}, whose buffer was donated, {here()}\n"
-                "Pass a copy as one of them (jnp.array(x)), or do "
-                "not donate it."
-            ) from None
+    """Raise one of our errors if an option or the arguments caused `error`."""
+    if not isinstance(error, errors.FunctransError):
+        explain_option(error, xla.option_names)
+        explain_arguments(error, statics, args, kwargs)

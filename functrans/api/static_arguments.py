@@ -17,11 +17,13 @@ import numpy as np
 from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.ir.program import Arguments, Parameters, Program
-from functrans.ir.source import brief, here
+from functrans.ir.source import brief, describe, here
 from functrans.ir.types import ArrayType
+from functrans.lax.arguments import check_fits
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import AnyTracer, stage, state, typeof
+from functrans.trace import AnyTracer, Tracer, leaked, stage, state, typeof
+from functrans.tracer import check_kept, is_jax_tracer, not_an_array
 
 
 class Staged(NamedTuple):
@@ -213,3 +215,58 @@ def _hashable_instead(value: Any) -> str:
         "Static arguments are cache keys: define __hash__ and __eq__, or register the class as a "
         "pytree (tree_util.register_dataclass) and do not make it static."
     )
+
+
+# --- errors of a call -----------------------------------------------------------------------------
+
+
+def explain_arguments(
+    error: Exception, statics: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raise one of our errors if the arguments caused `error`, which JAX raised."""
+    statics.check(args, kwargs)
+    if isinstance(error, jax.errors.UnexpectedTracerError):
+        _check_captured(statics.staged(args, kwargs).program, str(error))
+    _, dynamic = statics.split(args, kwargs)
+    leaves = tree.leaves(dynamic)
+    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
+    for i, x in enumerate(leaves):
+        if isinstance(x, Tracer):
+            raise leaked(x) from None
+        check_kept(x)
+        try:
+            typeof(x)
+        except errors.SymbolicSize:
+            return
+        except errors.NotAnArray:
+            name = names[i] if len(names) == len(leaves) else ""  # else some arguments are static
+            raise errors.NotAnArray(not_an_array(x, name)) from None
+        if x.__class__ is int:
+            check_fits(x, typeof(x))
+    if "donate" in str(error):
+        _check_distinct(leaves, names)
+
+
+def _check_captured(program: Program, said: str) -> None:
+    """Raise LeakedTracer if a program captured a tracer of JAX, whose transformation has ended."""
+    kept = {v for v, x in zip(program.constants, program.values, strict=True) if is_jax_tracer(x)}
+    for e in program.equations:
+        for v in kept.intersection(e.inputs):
+            raise errors.LeakedTracer(
+                f"a JAX tracer {v.type} was used after its transformation had ended, at\n"
+                f"    {describe(e.source)}\nJAX says: {said}"
+            ) from None
+
+
+def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise DonatedTwice if two arguments are the same array."""
+    first: dict[int, int] = {}
+    for i, x in enumerate(leaves):
+        j = first.setdefault(id(x), i)
+        if j != i and isinstance(x, jax.Array):
+            which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
+            raise errors.DonatedTwice(
+                f"{which} are the same array {typeof(x)}, whose buffer was donated, {here()}\n"
+                "Pass a copy as one of them (jnp.array(x)), or do "
+                "not donate it."
+            ) from None

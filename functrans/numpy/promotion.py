@@ -383,14 +383,19 @@ def user_dtype(dtype: Any) -> Any:
 
 
 def _warn_of_truncation(asked: Any, found: Any) -> None:
-    source = user_source()
-    message = (
+    warn(
         f"dtype {asked} was requested, but 64-bit types are disabled: the result is {found}. "
         "Enable them at startup with ft.config.update('jax_enable_x64', True), or request "
-        f"{found}."
+        f"{found}.",
+        errors.TruncatedDtype,
     )
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the user's line."""
+    source = user_source()
     if source is not None:
-        warnings.warn_explicit(message, errors.TruncatedDtype, source[0].co_filename, line_of(source))
+        warnings.warn_explicit(message, category, source[0].co_filename, line_of(source))
 
 
 def _is_key(dtype: Any) -> bool:

@@ -24,6 +24,7 @@ from functrans.numpy.promotion import (
     promote_dtypes,
     user_dtype,
     value_of,
+    warn,
 )
 from functrans.numpy.taking import nonzero
 from functrans.numpy.ufuncs import maximum, minimum, truth
@@ -132,6 +133,11 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Dev
     t = typeof(x)
     to = user_dtype(float if dtype is None else dtype)
     if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
+        warn(
+            f"astype drops the imaginary part of a {t}. In the future this will be a ValueError, as in "
+            "JAX: use jnp.real(x) or jnp.imag(x).",
+            DeprecationWarning,
+        )
         x = primitives.real(x)
     made = materialize(cast(x, to))
     return another(made, x) if copy else made

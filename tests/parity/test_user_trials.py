@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import jax
 import jax.custom_batching
@@ -461,3 +462,13 @@ def test_errors_of_strict_promotion_and_missing_rules_are_of_jaxs_classes():
         ft.jit(lambda x, y: x * y)(jnp.ones(3), jnp.arange(3))
     with pytest.raises(ValueError, match="regularized_incomplete_beta"):
         ft.grad(lambda a: jax.scipy.special.betainc(a, 2.0, 0.3))(1.5)
+
+
+def test_casts_of_complex_numbers_to_real_ones_warn():
+    z = jnp.array([1 + 2j])
+    for lib in (jax, ft):
+        with pytest.warns(DeprecationWarning, match="ValueError"):
+            np.testing.assert_array_equal(lib.jit(lambda x: x.astype("float32"))(z), [1.0])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            lib.jit(lambda x: (x.astype(bool), x.real, x.astype("complex64")))(z)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,35 @@ def test_a_call_that_is_compiled_is_recorded_while_tracing():
     ft.jit(lambda: g(3.0)).lower()
     jax.effects_barrier()
     assert seen == []
+
+
+@pytest.mark.parametrize("called_first", [True, False])
+@pytest.mark.parametrize("options", [{}, {"static_argnames": "n"}])
+def test_a_call_and_uses_in_other_functions_share_a_trace(options: dict[str, Any], called_first: bool):
+    traces: list[Any] = []
+
+    @functools.partial(ft.jit, **options)
+    def f(x: Any, n: Any = 2) -> Any:
+        traces.append(n)
+        return {"y": fnp.sum(x * n + X)}
+
+    n = {"n": 3} if options else {}
+    x = jnp.asarray(X)
+    uses = [
+        lambda: f(x, **n)["y"],
+        lambda: ft.grad(lambda x: f(x, **n)["y"])(x)[0] + fnp.sum(x) * n.get("n", 2),
+        lambda: ft.jit(lambda x: f(x, **n)["y"] * 1)(x),
+        lambda: f.lower(x, **n).compile()(x)["y"],
+        lambda: ft.vmap(lambda x: f(x, **n)["y"])(fnp.stack([x, x]))[0],
+    ]
+    found = [float(use()) for use in (uses if called_first else uses[::-1])]
+    assert len(traces) == 1
+    assert len(set(found)) == 2  # the gradient is another number
+    f(x[:1], **n)
+    assert len(traces) == 2
+    f.clear_cache()
+    f(x, **n)
+    assert len(traces) == 3
 
 
 def test_a_thread_that_traces_does_not_disturb_another():

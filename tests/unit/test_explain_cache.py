@@ -98,7 +98,18 @@ def test_flags_and_nesting():
         f(X)
     assert "the flag jax_enable_x64: True, was False" in reasons(f)
     ft.grad(lambda x: jnp.sum(f(x)))(X)
-    assert reasons(f).startswith("its first call inside another transformation")
+    assert explain_cache(f).count == 2  # nor is it traced again inside another transformation
+
+
+def test_what_captures_a_value_of_another_transformation_is_traced_for_each():
+    def outer(y):
+        f = ft.jit(lambda x: x * y)
+        f(X)
+        ft.grad(lambda x: jnp.sum(f(x)))(X)
+        assert reasons(f).startswith("its first call inside another transformation")
+        return y
+
+    jax.jit(outer)(2.0)
 
 
 def test_other_function_objects():
