@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overl
 
 import jax
 
-from functrans import caching, errors, runtime
+from functrans import errors, runtime
 from functrans import passes as all_passes
 from functrans import pytrees as tree
 from functrans.api import retracing
@@ -25,7 +25,7 @@ from functrans.api.compilation import Compiled, Jitted, Shared
 from functrans.api.static_arguments import StaticArguments, explain_arguments
 from functrans.backends import xla
 from functrans.caching import Cache, CachePerFunction, exactly
-from functrans.flags import decisive, flags
+from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary, hide_frames
@@ -384,7 +384,7 @@ class Nested:
         return self._key(static, in_tree, tuple([typeof(x) for x in leaves]))
 
     def _key(self, static: Any, in_tree: Any, types: tuple[ArrayType, ...]) -> Any:
-        return exactly(static), in_tree, types, state.axes, decisive()
+        return exactly(static), in_tree, types, state.axes, xla.trace_context()
 
     def kept(self, key: Any) -> tuple[Any, ...] | None:
         """Return a program, its captured values and the treedef of its result, if the values are
@@ -449,8 +449,7 @@ def clear_caches() -> None:
       >>> import functrans as ft
       >>> ft.clear_caches()
     """
-    caching.clear()
-    jax.clear_caches()
+    jax.clear_caches()  # which empties ours too
 
 
 def explain(

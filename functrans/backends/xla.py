@@ -18,17 +18,18 @@ import numpy as np
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax._src import config as _config
 from jax._src import pjit as _pjit
+from jax._src.config import trace_context as trace_context
 from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
 from jax._src.core import Primitive as JaxPrimitive
 from jax._src.dispatch import prim_requires_devices_during_lowering
 from jax._src.interpreters.pxla import JitGlobalCppCacheKeys, cc_shard_arg
 from jax._src.lib import _jax, xla_client
 from jax._src.tree_util import dispatch_registry
-from jax._src.util import weakref_cache_key_types
+from jax._src.util import register_cache, weakref_cache_key_types
 from jax.experimental import io_callback
 from jax.interpreters import mlir
 
-from functrans import passes, runtime
+from functrans import caching, passes, runtime
 from functrans.backends import kernel_calls
 from functrans.backends.lowering import Lowering, abstract
 from functrans.caching import cached, memo
@@ -46,6 +47,22 @@ from functrans.primitives.distributed.sharding import (
     sharding_constraint,
 )
 from functrans.trace import AnyTracer
+
+# --- caches ---------------------------------------------------------------------------------------
+
+
+class _Caches:
+    """Our caches, as one of JAX's: `jax.clear_caches` empties them too."""
+
+    cache_clear = staticmethod(caching.clear)
+    cache_info = staticmethod(caching.report)
+
+    def cache_keys(self) -> tuple[Any, ...]:
+        return ()
+
+
+_caches = _Caches()  # JAX holds it weakly
+register_cache(_caches, "functrans")
 
 # --- jax_debug_nans and jax_debug_infs ------------------------------------------------------------
 #

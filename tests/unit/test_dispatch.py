@@ -94,6 +94,26 @@ def test_a_call_and_uses_in_other_functions_share_a_trace(options: dict[str, Any
     assert len(traces) == 3
 
 
+def test_what_is_shared_depends_on_jax_s_settings_and_is_cleared_with_jax_s_caches():
+    traces: list[Any] = []
+
+    @ft.jit
+    def f(x: Any) -> Any:
+        traces.append(x)
+        return x * jax.random.uniform(jax.random.key(0), (7,)).sum()
+
+    first = ft.grad(f)(1.0)
+    assert_close(f(1.0), first)
+    with jax.threefry_partitionable(False):
+        second = f(1.0)
+        assert_close(ft.grad(f)(1.0), second)
+    assert abs(first - second) > 1e-3
+    assert len(traces) == 2
+    jax.clear_caches()
+    assert_close(f(1.0), first)
+    assert len(traces) == 3
+
+
 def test_a_thread_that_traces_does_not_disturb_another():
     f, x = ft.jit(lambda x: x * 2), jnp.asarray(X)
     f(x)
