@@ -29,19 +29,6 @@ def unchecked() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def deciding(values: tuple[Any, ...]) -> Iterator[None]:
-    """Set the flags of `DECISIVE` in this thread."""
-    x64, precision, dtypes, ranks = values
-    with (
-        jax.enable_x64(x64),
-        jax.default_matmul_precision(precision),
-        jax.numpy_dtype_promotion(dtypes),
-        jax.numpy_rank_promotion(ranks),
-    ):
-        yield
-
-
 def decisive() -> tuple[Any, ...]:
     """Return the current values of the flags of `DECISIVE` in this thread."""
     return (

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from jax._src import config as _config
+from jax._src import core as _core
 from jax._src import traceback_util
 from jax._src.config import _check_vma
 from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
@@ -90,6 +92,41 @@ def go_to(place: Place) -> None:
     """Restore a place."""
     trace_ctx.set_trace(place[0])
     _thread.bridge = place[1]
+
+
+def _all_settings(folding: bool) -> tuple[Any, ...]:
+    with _config.eager_constant_folding(folding):
+        return _config.trace_context()
+
+
+# The position among them of the one that says whether JAX computes constants while it traces. It does
+# while we trace a function once for all its calls, and what it computes is the same.
+_FOLDING = [a is b for a, b in zip(*map(_all_settings, (False, True)), strict=True)].index(False)
+
+
+def settings() -> tuple[Any, ...]:
+    """Return JAX's settings that a trace depends on, hashable: part of the keys of traced programs."""
+    found = _config.trace_context()
+    return found[:_FOLDING] + found[_FOLDING + 1 :]
+
+
+def for_new_thread() -> Callable[[], None]:
+    """Return a function that gives a new thread what is this thread's own: JAX's flags and contexts,
+    its current trace and named axes, and the bridge."""
+    known = (*_config.config_states.values(), *vars(_config).values(), *vars(_core).values())
+    local = [(x, x.get_local()) for x in known if isinstance(x, _config.config_ext.Config)]
+    bridge = _thread.bridge
+
+    def adopt() -> None:
+        for x, value in local:
+            if value is not _config.config_ext.unset:
+                x.set_local(value)
+                changed = getattr(x, "_update_thread_local_hook", None)
+                if changed is not None:
+                    changed(value)
+        _thread.bridge = bridge
+
+    return adopt
 
 
 def enter(stages: bool) -> None:

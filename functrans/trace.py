@@ -16,6 +16,7 @@ captured constant of its Program.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,6 @@ import numpy as np
 
 from functrans import jax_trace, runtime
 from functrans.caching import cached
-from functrans.flags import deciding, decisive, flags
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
@@ -376,21 +376,20 @@ _STATE = ("innermost", "below", "provenance", "depth", "axes")
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
     here = {k: getattr(state, k) for k in _STATE}
-    place = jax_trace.place()
-    decided, disabled = decisive(), flags.jax_disable_jit
+    adopt = jax_trace.for_new_thread()
     made: list[Program] = []
     failed: list[BaseException] = []
 
     def work() -> None:
         state.__dict__.update(here)
-        jax_trace.go_to(place)
+        adopt()
         try:
-            with deciding(decided), jax.disable_jit(disabled):
-                made.append(run())
+            made.append(run())
         except BaseException as error:  # raised again below, in the caller's thread
             failed.append(error)
 
-    thread = threading.Thread(target=work, name="functrans-stage", daemon=True)
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(work,), name="functrans-stage", daemon=True)
     thread.start()
     thread.join()
     if failed:

@@ -30,7 +30,7 @@ from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.ir.types import ArrayType
-from functrans.jax_trace import is_checked_map
+from functrans.jax_trace import is_checked_map, settings
 from functrans.passes.compiler_options import Other, explain_option, local
 from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.calls.jit import axes_in_loops
@@ -384,7 +384,7 @@ class Nested:
         return self._key(static, in_tree, tuple([typeof(x) for x in leaves]))
 
     def _key(self, static: Any, in_tree: Any, types: tuple[ArrayType, ...]) -> Any:
-        return exactly(static), in_tree, types, state.axes, xla.trace_context()
+        return exactly(static), in_tree, types, state.axes, settings()
 
     def kept(self, key: Any) -> tuple[Any, ...] | None:
         """Return a program, its captured values and the treedef of its result, if the values are

@@ -19,9 +19,10 @@ from functrans import pytrees as tree
 from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.caching import Cache, exactly
-from functrans.interop.jaxprs.walk import Imported, context, traced
+from functrans.interop.jaxprs.walk import Imported, traced
 from functrans.ir.program import Program
 from functrans.ir.source import brief_with_type, here
+from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import traced_by_jax
@@ -161,7 +162,7 @@ class JaxFunction:
             self.statics.check(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
         kinds = tuple([typeof(x) if x.__class__ in ARRAYS else _kind(x) for x in leaves])
-        key: tuple[Any, ...] = (in_tree, kinds, state.axes, context())
+        key: tuple[Any, ...] = (in_tree, kinds, state.axes, settings())
         if static:
             key = (*key, exactly(static))
         found = self.cache.get(key)

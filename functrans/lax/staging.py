@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeVar
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
-from functrans.flags import decisive
 from functrans.ir.program import Program, Var, hoist_constants
 from functrans.ir.source import brief_with_type, here, location
 from functrans.ir.types import ArrayType, promote
+from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
 from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.distributed.sharding import traced_by_jax
@@ -56,7 +56,7 @@ _CALLS = {
 def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], operation: str) -> Staged:
     """Trace a function that was passed to an operation; `in_tree`: treedef of its positional
     arguments."""
-    key = (in_tree, tuple(types), state.axes, decisive())
+    key = (in_tree, tuple(types), state.axes, settings())
     known = _KNOWN.of(fun)
     found = known.get(key)
     if found is None:

@@ -3,6 +3,7 @@ that is forbidden. What they say is ours."""
 
 from __future__ import annotations
 
+import contextvars
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -165,3 +166,35 @@ def test_a_nested_function_is_traced_for_each_setting():
     outer(B, INTS)
     with jax.numpy_dtype_promotion("strict"), pytest.raises(errors.ImplicitPromotion):
         ft.jit(lambda x, y: layer(x, y) * 2)(B, INTS)
+
+
+def test_the_body_of_a_loop_is_traced_for_each_setting():
+    def body(c, _):
+        return c + jax.random.uniform(jax.random.key(0), (3,)), None
+
+    def run(x):
+        return ft.lax.scan(body, x, None, length=2)[0]
+
+    for partitionable in (True, False):
+        with jax.threefry_partitionable(partitionable):
+            expected = 2 * np.float32(jax.random.uniform(jax.random.key(0), (3,)))
+            np.testing.assert_allclose(ft.jit(lambda x: run(x))(np.zeros(3, np.float32)), expected, rtol=1e-6)
+
+
+def test_deeply_nested_functions_see_the_settings_and_contexts_of_their_thread():
+    chosen = contextvars.ContextVar("chosen", default=0)
+    seen = []
+
+    def innermost(x):
+        seen.append((jax.config.jax_default_prng_impl, jax.config.jax_debug_infs, chosen.get()))
+        return x + jax.lax.axis_size("rows")
+
+    def nested(f, n):
+        return f if n == 0 else ft.jit(lambda x: nested(f, n - 1)(x) * 1)
+
+    chosen.set(5)
+    with jax.default_prng_impl("rbg"), jax.debug_infs(True):
+        out = ft.jit(ft.vmap(nested(innermost, 60), axis_name="rows"))(np.zeros(4, np.int32))
+    assert seen == [("rbg", True, 5)]
+    np.testing.assert_array_equal(out, [4, 4, 4, 4])
+    assert jax.config.jax_default_prng_impl == "threefry2x32"

@@ -32,7 +32,6 @@ from functrans.interop.jaxprs.walk import (
     OneEquation,
     abstract,
     constants_of,
-    context,
     in_jaxpr,
     makes_arrays,
     means,
@@ -44,6 +43,7 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import settings
 from functrans.primitives.calls.callback import Calls
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.trace import state, typeof
@@ -197,7 +197,7 @@ def _signature(eqn: Any) -> tuple[Any, ...]:
         inputs.append((exactly(v.val) if literal else number.setdefault(v, len(number)), v.aval))
     outputs = [(isinstance(v, DropVar), v.aval) for v in eqn.outvars]
     params = [(k, exactly(v)) for k, v in sorted(eqn.params.items())]
-    return (eqn.primitive, *inputs, *outputs, *params, eqn.ctx, context())
+    return (eqn.primitive, *inputs, *outputs, *params, eqn.ctx, settings())
 
 
 @means(OTHER)

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src.config import eager_constant_folding, trace_context
+from jax._src.config import eager_constant_folding
 from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr_eqn
 
 from functrans import errors
@@ -330,21 +330,6 @@ class Imported:
     def types(self) -> tuple[ArrayType, ...]:
         """Return the types of the results."""
         return self.program.out_types
-
-
-def _contexts(folding: bool) -> tuple[Any, ...]:
-    with eager_constant_folding(folding):
-        return trace_context()
-
-
-# The position among JAX's flags of the one that our jit and `traced` set.
-_FOLDING = [a is b for a, b in zip(_contexts(False), _contexts(True), strict=True)].index(False)
-
-
-def context() -> tuple[Any, ...]:
-    """Return the flags of JAX that programs depend on."""
-    context = trace_context()
-    return context[:_FOLDING] + context[_FOLDING + 1 :]
 
 
 # --- one equation as a function -------------------------------------------------------------------

@@ -20,9 +20,9 @@ from jax import jit as jax_jit  # bound here, as `jax.jit` may be replaced by ou
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
-from functrans.flags import decisive
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
 from functrans.ir.types import same_types
+from functrans.jax_trace import settings
 from functrans.primitives.base import (
     Cost,
     HigherOrderPrimitive,
@@ -215,7 +215,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         if staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
-        signature: list[Any] = [function, decisive(), state.axes]
+        signature: list[Any] = [function, settings(), state.axes]
         for x in (*args, *kwargs.values()) if kwargs else args:
             if x.__class__ in _OPTIONS:
                 signature.append(x.__class__)
@@ -317,7 +317,7 @@ def _signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list
     """Return the cache key that determines the equations of a call, and its operands. None if they
     depend on more than types and options: an operand is a literal, a concrete array or another
     trace's value."""
-    key: list[Any] = [decisive()]
+    key: list[Any] = [settings()]
     operands = []
     for x in values:
         kind = x.__class__
