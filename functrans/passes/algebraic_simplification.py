@@ -346,6 +346,9 @@ def _convert(w: Rewriter, e: Equation) -> Any:
         return None
     if source.type is t:
         return source
+    kinds = [dtype_class(y.dtype) for y in (source.type, x.type, t)]
+    if kinds[0] == "bool" and kinds[2] == "float" != kinds[1]:
+        return None  # XLA makes a choice of a product with such a number, and inf * 0 is 0
     wraps = dtype_class(source.type.dtype) != "float" and source.type.dtype != t.dtype
     if wraps and dtype_class(x.type.dtype) == "float" and _is_int(t):
         return None  # floats saturate, integers wrap

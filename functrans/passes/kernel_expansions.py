@@ -172,8 +172,10 @@ def _at(x: Any, axis: int, i: int) -> Any:
 
 
 def _is_plain(e: Equation) -> bool:
-    """Return whether sums need no wider dtype: those of small floats do."""
+    """Return whether these are sums that need no wider dtype: those of small floats do."""
     t = e.inputs[0].type
+    if dtype_class(t.dtype) == "bool":
+        return False
     how = [e.params.get("precision"), e.params.get("preferred")]
     plain = how[1] in (None, t.dtype) and not isinstance(how[0], str)
     return plain and (t.dtype.itemsize >= 4 or dtype_class(t.dtype) not in ("float", "complex"))

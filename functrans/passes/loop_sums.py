@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
@@ -15,6 +17,7 @@ from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, neg
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import split
@@ -86,7 +89,7 @@ def _each(program: Program) -> Program:
         sums = _sums(e, readers, outputs)
         if not sums:
             return None
-        return [_with_sums(e, sums, known)], [s.equation for s in sums]
+        return _with_sums(e, sums, known), [s.equation for s in sums]
 
     return replacing(program, scan, with_sums)
 
@@ -128,8 +131,14 @@ def _joins_rows(e: Equation) -> bool:
     return len(before) > 1 and after == (before[0] * before[1], *before[2:])
 
 
-def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> Equation:
-    """Return the scan that carries the sums, and add these to `known`."""
+def _converted(x: Var, made: Var, source: Any, origin: Any) -> Equation:
+    params = {"dtype": made.type.dtype, "weak_type": made.type.weak_type}
+    return Equation(convert_element_type, (x,), (made,), params, source, origin)
+
+
+def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> list[Equation]:
+    """Return the scan that carries the sums, followed by their conversions to small floats, which are
+    summed in float32; add the sums to `known`."""
     layout, body = LoopLayout.of(e.params), e.params["program"]
     consts, carry, slices = layout.operands(body.inputs)
     fixed, starts, arrays = layout.operands(e.inputs)
@@ -138,6 +147,7 @@ def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> 
     gone = {s.written for s in sums}
     stays = [i for i in range(len(written)) if i not in gone]
     equations, carried, after, finals = list(body.equations), [], [], []
+    narrowed: list[Equation] = []
     for s in sums:
         v, t = written[s.written], s.equation.outputs[0].type
         source, origin = s.equation.source, Origin("written_sums of", s.equation)
@@ -145,19 +155,26 @@ def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> 
             part = Var(t)
             equations.append(Equation(reduce_sum, (v,), (part,), {"axes": s.axes}, source, origin))
             v = part
+        made, small = Var(t), t.dtype.itemsize < 4
+        if small:
+            t = t.update(dtype=np.dtype(np.float32))
+            v, part = Var(t), v
+            equations.append(_converted(part, v, source, origin))
         before, total, final = Var(t), Var(t), Var(t)
+        if small:
+            narrowed.append(_converted(final, made, source, origin))
         equations.append(Equation(add, (before, v), (total,), {}, source, origin))
         carried.append(before)
         after.append(total)
         finals.append(final)
-        known[s.equation.outputs[0]] = final
+        known[s.equation.outputs[0]] = made if small else final
     outputs = [*ends, *after, *[written[i] for i in stays]]
     inner = Program([*consts, *carry, *carried, *slices], prune(equations, outputs), outputs, name=body.name)
     zeros = [literal(0, v.type) for v in carried]
     inputs = (*fixed, *starts, *zeros, *arrays)
     outs = (*results, *finals, *[stacked[i] for i in stays])
     params = {**e.params, "program": inner, "carry": layout.carry + len(sums)}
-    return Equation(scan, inputs, outs, params, e.source, Origin("written_sums of", e))
+    return [Equation(scan, inputs, outs, params, e.source, Origin("written_sums of", e)), *narrowed]
 
 
 # --- contractions that a loop accumulates ---------------------------------------------------------

@@ -14,7 +14,7 @@ from functrans.ir.program import Equation, Literal
 from functrans.ir.types import dtype_class
 from functrans.passes.concatenations import contraction_of_joined, sum_of_joined
 from functrans.passes.data_movement import moved, never_negative_zero
-from functrans.passes.rewrite import Rewriter, is_power_of_two
+from functrans.passes.rewrite import Rewriter, is_power_of_two, smallest_normal
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import add, div, mul
 from functrans.primitives.elementwise.selection import select_n
@@ -133,8 +133,15 @@ def _factor(w: Rewriter, v: Any) -> tuple[Any, Any] | None:
     if c.__class__ is not Literal or x.__class__ is Literal or not w.read_once(v):
         return None
     kind = dtype_class(c.type.dtype)
-    exact = kind in ("int", "uint") or (kind == "float" and is_power_of_two(c.value))
+    exact = kind in ("int", "uint") or (kind == "float" and _only_scales(c))
     return (x, c) if exact or (w.fast_math and kind == "float") else None
+
+
+def _only_scales(c: Literal) -> bool:
+    """Return whether products with c are exact, and in range before a sum if they are after it, for all
+    but the largest and smallest numbers of a dtype. float16 has none to spare."""
+    in_range = 2.0**-16 <= abs(c.value) <= 2.0**16 and smallest_normal(c.type.dtype) < 1e-30
+    return in_range and is_power_of_two(c.value)
 
 
 def _scaled_sum(w: Rewriter, e: Equation) -> Any:

@@ -310,6 +310,16 @@ def test_gradients_of_shifts(shape: tuple[int, ...]):
     assert_close(ft.jit(ft.grad(f))(x), jax.jit(jax.grad(f))(x), 1e-5)
 
 
+@pytest.mark.parametrize("n", [2, 12])
+def test_products_of_booleans(n: int):
+    a = np.tril(np.ones((n, n), bool))
+    f = ft.jit(lambda a: lax.fori_loop(0, 3, lambda i, c: lax.dot(c, a), a))
+    np.testing.assert_array_equal(f(a), a)
+    np.testing.assert_array_equal(
+        ft.jit(jnp.matmul)(np.ones(64, bool), np.ones((64, 64), bool)), np.ones(64, bool)
+    )
+
+
 def test_donated_operands():
     state = jax.numpy.array(X)
     step = ft.jit(lambda x: simulated(x)[-1], donate_argnums=0)

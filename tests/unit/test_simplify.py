@@ -325,3 +325,19 @@ def test_jit_does_fast_mathematics_by_name():
 @pytest.mark.parametrize("case", FAST)
 def test_fast_mathematics_has_to_be_asked_for(case):
     becomes("simplify", *FAST[case], fast_math=True)
+
+
+def test_factors_stay_where_numbers_are_in_range():
+    halves = np.full((4, 64), 64, np.float16), np.full((64, 3), 64, np.float16)
+    f = ft.jit(lambda q, k: (q * np.float16(0.125)) @ k)
+    np.testing.assert_array_equal(f(*halves), np.full((4, 3), 32768, np.float16))
+    large = np.full((8, 64), 1e20, np.float32), np.full((64, 4), 1e20, np.float32)
+    f = ft.jit(lambda q, k: (q * np.float32(2.0**-40)) @ k)
+    np.testing.assert_allclose(f(*large), np.full((8, 4), 64e40 * 2.0**-40), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32])
+def test_what_is_not_finite_times_a_mask_of_integers(kind):
+    x, mask = np.array([np.inf, 1, np.nan], np.float32), np.array([False, True, False])
+    f = ft.jit(lambda x, mask: x * mask.astype(kind).astype(np.float32))
+    np.testing.assert_array_equal(f(x, mask), np.array([np.nan, 1, np.nan], np.float32))
