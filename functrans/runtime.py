@@ -121,6 +121,11 @@ def delegated(theirs: Any, name: str, module: str) -> Any:
     return _answer(delegated)(theirs, name, module)
 
 
+def at_by_jax(x: Any, index: Any) -> Any:
+    """Return JAX's `x.at[index]`."""
+    return _answer(at_by_jax)(x, index)
+
+
 def stage_by_jax(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
     """Let JAX trace a function, for arrays whose types have shardings; return its program."""
     return _answer(stage_by_jax)(function, values, name)

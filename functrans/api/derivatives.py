@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import jax
-from jax.tree_util import register_pytree_node_class
+from jax.tree_util import Partial, register_pytree_node_class
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -27,12 +27,13 @@ from functrans.api.arguments import (
     only_cotangent,
     positions,
 )
-from functrans.ir.program import Program, prune
+from functrans.ir.program import Program, hoist_constants, prune
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
-from functrans.trace import evaluate, literal, state, tracing, typeof
+from functrans.pytrees.functions import function_name
+from functrans.trace import evaluate, literal, stage, state, tracing, typeof
 from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import Linear, backward, check_linear
 from functrans.typing import PyTree
@@ -137,7 +138,8 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
 
     Returns:
       `(out, f_jvp)`, or `(out, f_jvp, aux)` if `has_aux`. `f_jvp(*tangents)` may be called many
-      times; `f_jvp.program` is the linear Program, whose constants are the residuals.
+      times; `f_jvp.program` is the linear Program, whose constants are the residuals. `f_jvp` is a
+      `jax.tree_util.Partial`, a pytree whose leaves are the residuals.
 
     Source: `jax.linearize`.
 
@@ -156,13 +158,14 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
     outs, linear = run_linearize(flat, leaves, types, active)
     out, aux = flat.results(outs)
     program = linear.program()
+    run, residuals = hoist_constants(program)
 
     @boundary
-    def f_jvp(*tangents: Any) -> Any:
+    def linearized(residuals: Sequence[Any], *tangents: Any) -> Any:
         given = fitting(tangents, in_tree, leaves, "the function from linearize", errors.InvalidArgument)
         moving = [t for t, a in zip(given, active, strict=True) if a]
         filled = [literal(0, v.type) if t is None else t for t, v in zip(moving, linear.inputs, strict=True)]
-        results = evaluate(program, filled)
+        results = evaluate(run, [*residuals, *filled])
         typed = zip(results, linear.out_types, strict=True)
         return flat.unflatten(
             [
@@ -171,7 +174,8 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
             ]
         )
 
-    f_jvp.program = program  # type: ignore[attr-defined]
+    f_jvp: Any = Partial(linearized, residuals)
+    f_jvp.program = program
     return (out, f_jvp, aux) if has_aux else (out, f_jvp)
 
 
@@ -331,7 +335,8 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
         will do.
 
     Returns:
-      A function from a cotangent of the output to a tuple of cotangents, one per argument.
+      A function from a cotangent of the output to a tuple of cotangents, one per argument: a
+      `jax.tree_util.Partial`, whose leaves are the arrays that `fun` closes over.
 
     Raises:
       NotLinear: the function is not linear.
@@ -353,22 +358,24 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
                 f"linear_transpose takes floating point arguments, not {t}, {here()}"
             )
     flat = Function(fun, in_tree)
+    program, captured = hoist_constants(stage(flat, types, function_name(fun)))
+    out_tree = flat.out_tree
 
     @boundary
-    def transposed(ct: Any) -> Any:
+    def transposed(captured: Sequence[Any], ct: Any) -> Any:
         trace = LinearTrace(state.trace)
         inputs = [trace.new_input(t) for t in types]
         with tracing(trace):
-            outs = flat(*inputs)
+            outs = evaluate(program, [*captured, *inputs])
         own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
         check_linear(prune(trace.equations, [v for v in own if v is not None], values=True))
         cts = cotangents(
-            ct, flat.out_tree, [typeof(y) for y in outs], "a transposed function", errors.TypeMismatch
+            ct, out_tree, [typeof(y) for y in outs], "a transposed function", errors.TypeMismatch
         )
         found = backward(trace.equations, [x.ref for x in inputs], own, cts)
         return tree.unflatten(in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)])[0]
 
-    return transposed
+    return Partial(transposed, captured)
 
 
 # --- shared ---------------------------------------------------------------------------------------

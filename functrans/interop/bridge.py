@@ -23,8 +23,9 @@ from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
 from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_ctx
 from jax._src.core import typeof as aval_of
+from jax._src.numpy.array_methods import _IndexUpdateHelper
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.api.custom_calls import Apart, is_untraced
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
@@ -336,15 +337,19 @@ _jax_at = _Array.at
 
 
 def _holds_tracer(index: Any) -> bool:
-    if isinstance(index, tuple):
-        return any(isinstance(i, Tracer) for i in index)
-    return isinstance(index, Tracer)
+    given = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(getattr(i, "start", i), Tracer) for i in given)
 
 
 def _getitem(self: Any, index: Any) -> Any:
     if state.trace is not None and _holds_tracer(index):
         return getitem(self, index)
     return _jax_getitem(self, index)
+
+
+@runtime.answers(runtime.at_by_jax)
+def _at_by_jax(x: Any, index: Any) -> Any:
+    return _IndexUpdateHelper(x)[index]
 
 
 def _at(self: Any) -> Any:

@@ -81,7 +81,7 @@ def _bounds(*parts: Any) -> Exception:
         f"the bounds of a slice must be static integers, got "
         f"{':'.join('' if p is None else str(p) for p in parts)}, {here()}\n"
         "The shape of the result would depend on values. For a window of fixed size at a "
-        "computed start use lax.dynamic_slice (or lax.dynamic_slice_in_dim); to keep the shape, "
+        "computed start use x[ft.ds(start, size)] or lax.dynamic_slice; to keep the shape, "
         "use a mask and jnp.where."
     )
 

@@ -7,9 +7,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.ir.program import Literal
 from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, dtype_class
@@ -44,6 +45,7 @@ from functrans.primitives.indexing.scatter import (
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 
+_WINDOW: Any = jax.ds(0, 1).__class__
 _WINDOW_MODES = (PROMISE, "clip")
 
 
@@ -67,6 +69,8 @@ def getitem(
       >>> print(jnp.indexing.getitem(jnp.arange(5), slice(1, None, 2)))
       [1 3]
     """
+    if _has_window(index):
+        return runtime.at_by_jax(x, index).get()
     t = typeof(x)
     parts, arrays = structure(index)
     by_window = mode in _WINDOW_MODES
@@ -88,6 +92,12 @@ def getitem(
         i = index_array(plan.columns, plan.index_shape, 0, arrays, wrap, index_dtype(t.shape))
         x = gather(x, i, **plan.axes, **how)
     return x if plan.out is None else reshape(x, shape=plan.out)
+
+
+def _has_window(index: Any) -> bool:
+    """Return whether an index holds a `jax.ds(start, size)`, which JAX's own indexing knows."""
+    kind = index.__class__
+    return any([i.__class__ is _WINDOW for i in index]) if kind is tuple else kind is _WINDOW
 
 
 def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
@@ -234,6 +244,8 @@ class At:
         self.array: Any = array
 
     def __getitem__(self, index: Any) -> AtRef:
+        if _has_window(index):
+            return runtime.at_by_jax(self.array, index)  # type: ignore[no-any-return]
         return AtRef(self.array, index)
 
     def __call__(self, *args: Any) -> Any:
