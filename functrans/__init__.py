@@ -44,8 +44,10 @@ if TYPE_CHECKING:
     from jax import block_until_ready as block_until_ready
     from jax import check_tracer_leaks as check_tracer_leaks
     from jax import checking_leaks as checking_leaks
+    from jax import closure_convert as closure_convert
     from jax import config as config
     from jax import copy_to_host_async as copy_to_host_async
+    from jax import custom_gradient as custom_gradient
     from jax import debug_infs as debug_infs
     from jax import debug_key_reuse as debug_key_reuse
     from jax import debug_nans as debug_nans
@@ -133,8 +135,6 @@ if TYPE_CHECKING:
     from functrans.api.checkpoint import checkpoint as checkpoint
     from functrans.api.checkpoint import checkpoint_policies as checkpoint_policies
     from functrans.api.checkpoint import remat as remat
-    from functrans.api.custom_rules import closure_convert as closure_convert
-    from functrans.api.custom_rules import custom_gradient as custom_gradient
     from functrans.api.custom_rules import custom_jvp as custom_jvp
     from functrans.api.custom_rules import custom_vjp as custom_vjp
     from functrans.api.derivatives import grad as grad
@@ -178,19 +178,20 @@ else:
         {
             "jax": (
                 "Device NamedSharding P Ref ShapeDtypeStruct Shard block_until_ready "
-                "check_tracer_leaks checking_leaks config copy_to_host_async debug_infs "
-                "debug_key_reuse debug_nans default_backend default_device default_matmul_precision "
-                "default_prng_impl device_count device_get devices disable_jit distributed dlpack ds "
-                "effects_barrier empty_ref enable_checks enable_custom_prng enable_x64 "
-                "explain_cache_misses float0 free_ref freeze host_count host_id host_ids "
-                "legacy_prng_key live_arrays local_device_count local_devices log_compiles "
-                "make_array_from_callback make_array_from_process_local_data "
-                "make_array_from_single_device_arrays make_mesh make_user_context memory monitoring "
-                "new_ref no_execution no_tracing numpy_dtype_promotion numpy_rank_promotion "
-                "print_environment_info process_count process_index process_indices profiler ref "
-                "reshard set_mesh sharding smap softmax_custom_jvp stages thread_guard "
-                "threefry_partitionable transfer_guard transfer_guard_device_to_device "
-                "transfer_guard_device_to_host transfer_guard_host_to_device"
+                "check_tracer_leaks checking_leaks closure_convert config copy_to_host_async "
+                "custom_gradient debug_infs debug_key_reuse debug_nans default_backend "
+                "default_device default_matmul_precision default_prng_impl device_count "
+                "device_get devices disable_jit distributed dlpack ds effects_barrier empty_ref "
+                "enable_checks enable_custom_prng enable_x64 explain_cache_misses float0 free_ref "
+                "freeze host_count host_id host_ids legacy_prng_key live_arrays "
+                "local_device_count local_devices log_compiles make_array_from_callback "
+                "make_array_from_process_local_data make_array_from_single_device_arrays "
+                "make_mesh make_user_context memory monitoring new_ref no_execution no_tracing "
+                "numpy_dtype_promotion numpy_rank_promotion print_environment_info process_count "
+                "process_index process_indices profiler ref reshard set_mesh sharding smap "
+                "softmax_custom_jvp stages thread_guard threefry_partitionable transfer_guard "
+                "transfer_guard_device_to_device transfer_guard_device_to_host "
+                "transfer_guard_host_to_device"
             ),
             "functrans": (
                 "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "
@@ -199,7 +200,7 @@ else:
             ),
             "functrans.api.callbacks": "io_callback pure_callback",
             "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
-            "functrans.api.custom_rules": "closure_convert custom_gradient custom_jvp custom_vjp",
+            "functrans.api.custom_rules": "custom_jvp custom_vjp",
             "functrans.api.derivatives": ("grad jvp linear_transpose linearize value_and_grad vjp"),
             "functrans.api.devices": "device_put",
             "functrans.api.jacobians": "fwd_and_bwd hessian jacfwd jacrev jacrev=jacobian",

@@ -139,6 +139,12 @@ class UnknownPadding(InvalidArgument, RuntimeError):
     """There is no padding mode of this name."""
 
 
+class UnknownOption(InvalidArgument, jax.errors.JaxRuntimeError):  # type: ignore[misc]
+    """The compiler has no such option, or the option no such value."""
+
+    __str__ = DonatedTwice.__str__
+
+
 class UnknownBackend(InvalidArgument, RuntimeError):
     """There is no platform of this name."""
 
@@ -188,7 +194,7 @@ class SymbolicSize(NotSupported):
     """An array has a size that is a symbol (`jax.export`) where functrans needs a number."""
 
 
-class NotLinear(FunctransError, NotImplementedError):
+class NotLinear(FunctransError, TypeError, NotImplementedError):
     """The function to be transposed is not linear."""
 
 

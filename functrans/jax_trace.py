@@ -18,7 +18,7 @@ from typing import Any
 
 from jax._src import config as _config
 from jax._src import core as _core
-from jax._src import traceback_util
+from jax._src import source_info_util, traceback_util
 from jax._src.config import _check_vma
 from jax._src.core import Trace, eval_trace, extend_axis_env_nd, trace_ctx
 from jax._src.core import trace_state_strong_ref as current  # `current.value`
@@ -27,8 +27,9 @@ from jax._src.interpreters.batching import vmappables as vmappables
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 from jax.sharding import use_abstract_mesh
 
-# Hide our frames from `jax.debug.breakpoint`, so that it shows the user's frames only.
+# Hide our frames from JAX: from `jax.debug.breakpoint`, and where its errors name the user's line.
 traceback_util.register_exclusion(os.path.dirname(__file__) + os.sep)
+source_info_util.register_exclusion(os.path.dirname(__file__) + os.sep)
 
 
 class Bridge(Trace):

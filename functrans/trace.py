@@ -126,12 +126,14 @@ def _out_types(primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any])
 class Trace(ABC):
     """One level of tracing. The innermost one interprets each operation.
 
-    parent : the enclosing trace, for operations on none of its tracers; None: they run eagerly
-    stages : whether it records everything, not only operations on its tracers
-    alive  : whether the traced function is still running
+    parent    : the enclosing trace, for operations on none of its tracers; None: they run eagerly
+    stages    : whether it records everything, not only operations on its tracers
+    evaluates : whether operations on no tracers run eagerly, whatever the enclosing traces do
+    alive     : whether the traced function is still running
     """
 
     __slots__ = ("alive", "parent", "stages")
+    evaluates = False
 
     def __init__(self, parent: Any = None, stages: bool = False):
         self.parent: Any = parent
@@ -446,7 +448,7 @@ def staging_trace(innermost: Any = None) -> Any:
     made."""
     trace = state.trace if innermost is None else innermost
     while trace is not None and not trace.stages:
-        trace = trace.parent
+        trace = None if trace.evaluates else trace.parent
     return trace
 
 

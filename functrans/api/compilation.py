@@ -21,6 +21,7 @@ from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.ir.program import Program
 from functrans.passes import compiler_options
+from functrans.pytrees.functions import function_name
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
@@ -99,6 +100,7 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     ) -> Self:
         made = super().__new__(cls, call)
         functools.update_wrapper(made, fun)
+        call.__name__ = function_name(fun)  # for libraries that look into a `functools.partial`
         made.jitted_function, made.with_options = fun, with_options
         return made
 

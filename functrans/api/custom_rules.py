@@ -5,28 +5,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
-from jax import tree_util
 
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, check_callable
-from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
+from functrans.api.custom_calls import JvpCall, VjpCall
 from functrans.backends import xla
-from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
-from functrans.ir.types import is_inexact
 from functrans.lax.barriers import stop_gradient
 from functrans.lax.staging import or_by_jax
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
-from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import AnyTracer, evaluate, stage, state, typeof
-from functrans.typing import Array, PyTree
+from functrans.pytrees.functions import function_name
+from functrans.trace import state
+from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -319,108 +315,3 @@ class custom_vjp(CustomFunction[_P, _R]):
             return self.fun(*given)
         call = VjpCall(self.fun, self.fwd, self.bwd, self.symbolic_zeros, given, self.nondiff_argnums)
         return call.bind(custom_vjp_call, call.leaves, call.rule())
-
-
-@boundary
-def custom_gradient(fun: Callable[_P, tuple[_R, Callable[..., PyTree]]]) -> custom_vjp[_P, _R]:
-    """Give a function a custom gradient: it returns its output together with its pullback.
-
-    Arguments:
-      fun: `fun(*args) -> (output, pullback)`, where `pullback(ct)` returns a tuple of cotangents,
-        one per argument (or the bare cotangent of a single argument).
-
-    Returns:
-      A function that returns the output only, and whose derivative is the pullback.
-
-    Source: `jax.custom_gradient`.
-
-    Example:
-      >>> import functrans as ft
-      >>> @ft.custom_gradient
-      ... def f(x):
-      ...     return x ** 2, lambda g: (g * x,)
-      >>> print(f(3.0), ft.grad(f)(3.0))
-      9.0 3.0
-    """
-
-    @custom_vjp
-    @wraps(fun)
-    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return fun(*args, **kwargs)[0]
-
-    def fwd(*args: _P.args, **kwargs: _P.kwargs) -> tuple[_R, _Pulled]:
-        out, pullback = fun(*args, **kwargs)
-        leaves, out_tree = tree.flatten(((out,), {}))
-        flat = FlatFunction(pullback, out_tree)
-        program = stage(flat, [typeof(y) for y in leaves], function_name(pullback))
-        program, captured = hoist_constants(program)
-        return out, _Pulled(program, flat.out_tree, captured)
-
-    def bwd(res: _Pulled, cts: Any) -> Any:
-        found = evaluate(res.program, [*res.captured, *tree.leaves(cts)])
-        result = unflatten(res.out_tree, found)
-        return (result,) if tree_util.treedef_is_leaf(res.out_tree) else result
-
-    wrapped.defvjp(fwd, bwd)
-    return wrapped
-
-
-class _Pulled:
-    """A pullback as a pytree: its program, and the constants it captured."""
-
-    def __init__(self, program: Program, out_tree: Any, captured: Sequence[Any]):
-        self.program = program
-        self.out_tree = out_tree
-        self.captured = captured
-
-
-tree_util.register_pytree_node(
-    _Pulled,
-    lambda x: (tuple(x.captured), (x.program, x.out_tree)),
-    lambda options, captured: _Pulled(*options, captured),
-)
-
-
-@boundary
-def closure_convert(fun: Callable[..., _R], *example_args: PyTree) -> tuple[Callable[..., _R], list[Array]]:
-    """Closure-convert a function: turn its differentiable captured values into arguments.
-
-    Arguments:
-      fun: pure function of pytrees of arrays.
-      *example_args: example arguments, with the types of the later calls.
-
-    Returns:
-      `(converted, values)`: `converted(*args, *values)` is `fun(*args)`.
-
-    Source: `jax.closure_convert`.
-
-    Example:
-      >>> import functrans as ft
-      >>> def f(y):
-      ...     g, hoisted = ft.closure_convert(lambda x: x * y, 1.0)
-      ...     return g(2.0, *hoisted)
-      >>> print(ft.grad(f)(3.0))
-      2.0
-    """
-    leaves, in_tree = tree.flatten((example_args, {}))
-    wanted: Any = in_tree
-    flat = FlatFunction(fun, in_tree)
-    closed, captured = hoist_constants(stage(flat, [typeof(x) for x in leaves], function_name(fun)))
-    moving = [isinstance(x, AnyTracer) and is_inexact(typeof(x).dtype) for x in captured]
-    hoisted = [x for x, m in zip(captured, moving, strict=True) if m]
-    fixed = [None if m else x for x, m in zip(captured, moving, strict=True)]
-
-    def converted(*args: Any) -> Any:
-        n = len(args) - len(hoisted)
-        given, structure = tree.flatten((args[:n], {}))
-        if wanted != structure:
-            raise errors.TypeMismatch(
-                f"the function that closure_convert made of {function_name(fun)} takes arguments "
-                f"with the structure of its example, {in_tree}, and {len(hoisted)} values, got "
-                f"{structure}, {here()}"
-            )
-        rest = iter(args[n:])
-        values = [next(rest) if m else x for x, m in zip(fixed, moving, strict=True)]
-        return unflatten(flat.out_tree, evaluate(closed, [*values, *given]))
-
-    return converted, hoisted

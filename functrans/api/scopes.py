@@ -91,7 +91,7 @@ class _AtOnce(Trace):
     """A trace that evaluates operations without tracer operands instead of recording them."""
 
     __slots__ = ()
-    at_once = True
+    evaluates = True
 
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         traced = any([isinstance(x, Tracer) for x in args])

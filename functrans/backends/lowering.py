@@ -431,7 +431,8 @@ class Lowering:
 
     def has_few_terms(self, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> bool:
         """Return whether products and their sums are faster on this platform than a matrix product."""
-        return self.on_this_cpu and cpu.has_few_terms(*self.in_types, lhs, rhs, out)
+        a, b = self.in_types
+        return self.on_this_cpu and cpu.has_few_terms(a, b, lhs, rhs, out)
 
     def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any], precision: Any) -> Any:
         """Emit a convolution in a form that is faster on this platform; else return None."""

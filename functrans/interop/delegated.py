@@ -32,8 +32,10 @@ _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
 _MAY_BE_INTEGER = re.compile(r"(^|\| )int( \||$)|Sequence\[int\]")
 # In the annotation of a result that is not an array.
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
-# Functions that read external data, which must be read again in each call.
+# Functions that read external data, or the setting of the default kind of random keys, which must be
+# read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
+_READS |= {"PRNGKey", "key", "wrap_key_data"}
 # Functions whose custom rule closes over an argument, which may not be a traced one of their program.
 _CLOSES_OVER = {"pinv"}
 _OF_SHAPES = re.compile("_shape_tuple$|_permutations$")  # names of functions of shapes
@@ -88,7 +90,7 @@ def _jaxs(x: Any) -> Any:
 
 def _is_at_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether this call is evaluated eagerly while tracing (ensure_compile_time_eval)."""
-    if not getattr(state.trace, "at_once", False):
+    if not state.trace.evaluates:
         return False
     return not any([isinstance(x, Tracer) for x in jax.tree.leaves((args, kwargs))])
 

@@ -66,7 +66,7 @@ class Scoped(tuple[Any, ...]):
         return made
 
     def __eq__(self, other: object) -> bool:
-        return tuple.__eq__(self, other) and self.path == scope_of(other)
+        return tuple.__eq__(self, other) is True and self.path == scope_of(other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

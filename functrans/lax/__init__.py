@@ -20,7 +20,6 @@ if _TYPE_CHECKING:
     from functrans.lax.indexing import *
     from functrans.lax.loops import *
     from functrans.lax.reduction import *
-    from functrans.lax.solvers import *
 
     def __getattr__(name: str) -> Any: ...
 
@@ -61,7 +60,6 @@ else:
                 "argmax argmin cumlogsumexp cummax cummin cumprod cumsum reduce_and reduce_max "
                 "reduce_min reduce_or reduce_prod reduce_sum reduce_xor"
             ),
-            "functrans.lax.solvers": "custom_linear_solve custom_root",
         },
         "functrans.ir.tracebacks.shown",
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
@@ -231,13 +233,12 @@ def logmeanexp(
 
 
 @placeable
-@composite
 def one_hot(
     x: ArrayLike,
-    num_classes: int,
+    num_classes: int | Array,
     *,
     dtype: DTypeLike | None = None,
-    axis: int = -1,
+    axis: int | str = -1,
     out_sharding: Device = None,
 ) -> Array:
     """Vectors of zeros with a one at index x; all zeros if x is not in [0, num_classes).
@@ -246,7 +247,7 @@ def one_hot(
       x: integers.
       num_classes: the size of the new axis.
       dtype: of the result; float by default.
-      axis: the position of the new axis in the result.
+      axis: the position of the new axis in the result; or a named axis, along which it is mapped.
       out_sharding: the sharding of the result; ignored if traced.
 
     Source: `jax.nn.one_hot`, with `out_sharding` from JAX 0.11 on.
@@ -257,6 +258,15 @@ def one_hot(
       [[0. 1. 0.]
        [1. 0. 0.]]
     """
+    if isinstance(axis, str):
+        named: Any = jax.nn.one_hot
+        return named(x, num_classes, dtype=dtype, axis=axis)
+    n = operator.index(num_classes) if isinstance(num_classes, jax.Array) else num_classes
+    return _one_hot(x, n, dtype, axis)
+
+
+@composite
+def _one_hot(x: ArrayLike, num_classes: int, dtype: DTypeLike | None, axis: int) -> Array:
     if x.__class__ is not Tracer:
         x = value_of(np.asarray(x) if isinstance(x, (list, tuple)) else x, "one_hot")
     t = typeof(x)

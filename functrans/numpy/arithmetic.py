@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.numpy import primitives
 from functrans.numpy.primitives import select_n
@@ -308,7 +309,8 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     kind = dtype_class(t.dtype)
     if kind in ("int", "uint"):
         if decimals < 0:
-            raise invalid("round", "decimals < 0 is not defined for integers", "Cast to a float.")
+            hint = "Cast to a float."
+            raise invalid("round", "decimals < 0 is not defined for integers", hint, errors.UnsupportedChoice)
         return array_of(a, "round")
     if kind == "bool":
         raise invalid("round", f"takes numbers, not {t}")

@@ -245,7 +245,7 @@ class At:
 
     def __getitem__(self, index: Any) -> AtRef:
         if _has_window(index):
-            return runtime.at_by_jax(self.array, index)  # type: ignore[no-any-return]
+            return runtime.at_by_jax(self.array, index)
         return AtRef(self.array, index)
 
     def __call__(self, *args: Any) -> Any:

@@ -73,7 +73,7 @@ def explain_option(error: Exception, known: Callable[[], Sequence[str]]) -> None
     problem = f"does not accept {said[3]!r}" if said[2] else "does not exist"
     names = [x for x in (*known(), _LIBRARY) if x != name]
     shown = difflib.get_close_matches(name, names, 5, 0.5) or names[:9]
-    raise errors.InvalidArgument(
+    raise errors.UnknownOption(
         f"jit: the compiler option {name} {problem} (JAX {jax.__version__}), {here()}\n"
         f"Existing options: {', '.join(shown)}."
     ) from None

@@ -30,7 +30,7 @@ from functrans.primitives.calls.checkpoint import name
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.while_loop import tangent_loop
 from functrans.primitives.custom.calls import CustomLin, RuleCall
-from functrans.primitives.custom.implicit import Solver
+from functrans.primitives.custom.implicit import linear_solve
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.selection import copy, stop_gradient
 from functrans.primitives.random.bits import random_bits
@@ -100,7 +100,7 @@ def _called(e: Equation) -> Program | None:
     found: Program | None = None
     if isinstance(primitive, RuleCall):
         found = e.params["program"]
-    elif isinstance(primitive, Solver):
+    elif primitive is linear_solve:
         found = e.params["solve"]
     elif primitive is tangent_loop:
         found = resolve(tangent_loop.forwards(**e.params))

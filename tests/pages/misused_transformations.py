@@ -201,6 +201,11 @@ def pmap_over_no_devices(m, jnp):
     m.pmap(lambda x: x, devices=[])(X[:1])  # <-
 
 
+@misuse(errors.UnknownOption, "xla_cpu_enable_fast_mth", "xla_cpu_enable_fast_math")
+def a_compiler_option_that_does_not_exist(m, jnp):
+    m.jit(jnp.sin, compiler_options={"xla_cpu_enable_fast_mth": True})(X)  # <-
+
+
 @misuse(errors.UnknownBackend, "nowhere", "cpu")
 def pmap_on_a_platform_that_does_not_exist(m, jnp):
     m.pmap(lambda x: x, backend="nowhere")(X[:1])  # <-

@@ -175,3 +175,10 @@ if INSIDE:
 
         assert_same(JITS[jit](ft.grad(f))(W), jax.grad(f)(W))
         assert_same(JITS[jit](ft.vmap(f))(XS), jax.vmap(f)(XS))
+
+    def test_errors_of_jax_name_the_users_line():
+        """JAX 0.11 says where it occurred."""
+        layout = jax.sharding.NamedSharding(mesh, P("i"))
+        with pytest.raises(ValueError, match="should evenly divide the shape") as error:
+            ft.device_put(np.ones(3), layout)
+        assert "device_put)" not in str(error.value)

@@ -327,23 +327,9 @@ def test_the_guess_has_no_derivative_and_types_are_those_of_jax():
     for given in ((a, 1.0), (9.0, 1.0), (a, np.float32(1.0))):
         mine, theirs = f(lax, *given), f(jax.lax, *given)
         assert (mine.dtype, mine.weak_type) == (theirs.dtype, theirs.weak_type)
-    assert f(lax, 9.0, 1).dtype == np.float32  # an integer becomes what the function makes of it
 
 
-def test_the_derivative_may_be_run_where_it_cannot_be_transposed():
-    def f(a):
-        def tangent_solve(g, y):  # right, and not linear step by step
-            return y * (y / g(y))
-
-        return lax.custom_root(lambda x: x - a, 1.0, lambda f, x: x - f(x), tangent_solve)
-
-    assert ft.jvp(f, (2.0,), (3.0,))[1] == 3.0
-    assert ft.linearize(f, 2.0)[1](3.0) == 3.0
-    with pytest.raises(ft.errors.NotLinear, match=r"test_solvers\.py"):
-        ft.grad(f)(2.0)
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32"])
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int32"])
 def test_integers_are_solved_for_in_floats(dtype):
     def solved(lax, b):
         return lax.custom_linear_solve(lambda x: 2 * x, b, lambda f, b: b / 2, symmetric=True)
@@ -385,104 +371,33 @@ def root_with(**changes):
 ERRORS = {
     "matvec's shape": (
         lambda: solve_with(matvec=lambda x: x[:2]),
-        errors.ShapeMismatch,
         ValueError,
-        ["matvec must return", "f32[3]", "f32[2]", "given to custom_linear_solve"],
+        ["output shapes must match b", "(2,)", "(3,)"],
     ),
-    "matvec's dtype": (
-        lambda: solve_with(matvec=lambda x: x.astype("int32")),
-        errors.TypeMismatch,
-        TypeError,
-        ["matvec must return", "f32[3]", "i32[3]"],
-    ),
-    "matvec's structure": (
-        lambda: solve_with(matvec=lambda x: (x, x)),
-        errors.ShapeMismatch,
-        ValueError,
-        ["b has the structure", "(*, *)"],
-    ),
-    "solve's structure, of the same shapes": (
+    "solve's structure": (
         lambda: solve_with(solve=lambda mv, b: (b,)),
-        errors.TypeMismatch,
         TypeError,
-        ["solve must return", "(*,)"],
+        ["structure must match b", "(*,)"],
     ),
-    "solve's shape": (
-        lambda: solve_with(solve=lambda mv, b: b.sum()),
-        errors.ShapeMismatch,
-        ValueError,
-        ["solve must return", "f32[3]", "f32[]"],
-    ),
-    "transpose_solve's shape": (
-        lambda: solve_with(transpose_solve=lambda vm, b: b.sum()),
-        errors.ShapeMismatch,
-        ValueError,
-        ["transpose_solve must return", "f32[3]", "f32[]"],
-    ),
-    "no aux": (lambda: solve_with(has_aux=True), errors.TypeMismatch, TypeError, ["(x, aux)", "f32[3]"]),
-    "not a function": (
-        lambda: solve_with(solve=3),
-        errors.NotAnArray,
-        TypeError,
-        ["solve must be a function"],
-    ),
-    "not linear": (
-        lambda: solve_with(matvec=lambda x: x * x),
-        errors.NotLinear,
-        NotImplementedError,
-        ["mul(f32[3], f32[3])"],
-    ),
-    "what vecmat is given": (
-        lambda: solve_with(transpose_solve=lambda vm, b: vm(b[:2])),
-        errors.TypeMismatch,
-        TypeError,
-        ["the transposed matvec takes (f32[3]), got (f32[2])"],
-    ),
+    "not a function": (lambda: solve_with(solve=3), TypeError, ["must be callable"]),
     "no transpose_solve": (
         lambda: ft.grad(lambda b: solve_with(b=b, transpose_solve=None).sum())(ONES),
         errors.MissingArgument,
-        TypeError,
         ["transpose_solve=", "symmetric=True"],
     ),
-    "f's shape": (
-        lambda: root_with(f=lambda x: x[:2]),
-        errors.ShapeMismatch,
-        TypeError,
-        ["f must return", "initial_guess: f32[3]", "f32[2]", "given to custom_root"],
-    ),
-    "solve's structure": (
+    "the structure of a root": (
         lambda: root_with(solve=lambda f, x: (x, 1)),
-        errors.TypeMismatch,
         TypeError,
-        ["initial_guess has the structure *", "(*, *)"],
-    ),
-    "tangent_solve's shape": (
-        lambda: root_with(tangent_solve=lambda g, y: y.sum()),
-        errors.ShapeMismatch,
-        TypeError,
-        ["tangent_solve must return", "f32[3]", "f32[]"],
-    ),
-    "what g is given": (
-        lambda: root_with(tangent_solve=lambda g, y: g(1.0)),
-        errors.InvalidArgument,
-        ValueError,
-        ["the derivative of f takes (f32[3]), got (~f32[])"],
-    ),
-    "integers": (
-        lambda: root_with(initial_guess=np.ones(3, "int32")),
-        errors.NonDifferentiable,
-        TypeError,
-        ["initial_guess is i32[3]"],
+        ["structure must match initial_guess", "(*, *)"],
     ),
 }
 
 
 @pytest.mark.parametrize("case", ERRORS)
 def test_errors(case):
-    run, kind, also, texts = ERRORS[case]
+    run, kind, texts = ERRORS[case]
     with pytest.raises(kind) as caught:
         run()
-    assert isinstance(caught.value, also)
     message = str(caught.value)
     for text in [*texts, "test_solvers.py"]:
         assert text in message, message

@@ -59,7 +59,7 @@ from functrans.trace import bind, evaluate, literal, materialize, stage, typeof
 _SHORT = 6  # most equations of a call that is inlined
 
 
-@means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "composite", "custom_partitioning")
+@means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "custom_partitioning")
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
     inner = p.get("jaxpr") or p.get("call_jaxpr") or p["call"]

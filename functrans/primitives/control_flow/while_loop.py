@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.jit import jit
@@ -138,6 +140,14 @@ class While(HigherOrderPrimitive):
         n, m = len(first), len(consts)
         linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(state)))
         moving = linear[m:]
+        read = reading(params["cond"], [True])
+        if any([r and lin for r, lin in zip(read, (*given[:n], *moving), strict=True)]):
+            raise errors.NotLinear(
+                "the function is not linear, so it has no transpose: the condition of a while loop "
+                f"depends on what is to be transposed, {here()}\n"
+                "Use lax.custom_linear_solve for a linear equation that is solved by iteration, or a "
+                "loop with a static number of steps."
+            )
         value, push = memo(params["body"], _in_two, tuple(linear), m)
         still = [x for x, lin in zip(state, moving, strict=True) if not lin]
         fixed = [x for x, lin in zip(consts, linear, strict=False) if not lin]

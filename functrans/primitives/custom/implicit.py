@@ -1,4 +1,4 @@
-"""Implicit differentiation of linear solves and roots: the user's solver is not differentiated."""
+"""Implicit differentiation of linear solves: the user's solver is not differentiated."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans import errors
-from functrans.caching import memo
-from functrans.ir.program import Program, Var
+from functrans.ir.program import Program
 from functrans.ir.source import describe
-from functrans.primitives.base import (
-    Cost,
-    HigherOrderPrimitive,
-    LinearInput,
-    Params,
-    Primitive,
-    Values,
-    sum_of,
-)
+from functrans.ir.types import same_types
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.custom.tracing import standing
 from functrans.primitives.elementwise.families import neg
 from functrans.trace import derived_here, evaluate, literal, materialize
 
-# --- linear solves --------------------------------------------------------------------------------
 #
 #     custom_linear_solve[matvec, vecmat, solve, transpose_solve, consts=n]
 #         *consts(n) *b -> *x *aux        where matvec(*consts, *x) == b
@@ -35,14 +26,18 @@ from functrans.trace import derived_here, evaluate, literal, materialize
 #     A x = b         dA x + A dx = db        dx = solve(db - dA x)        ct of b = A^-T (ct of x)
 
 
-class Solver(HigherOrderPrimitive):
-    """Base class: the result is computed by a program `solve` and differentiated implicitly."""
+class LinearSolve(HigherOrderPrimitive):
+    """Solve a linear equation by `solve`, differentiate it implicitly."""
 
+    name = "custom_linear_solve"
     in_kernel = True
     runs_eagerly = True
 
     def abstract_eval(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
-        return solver_types(self, types, solve)
+        wanted = solve.in_types
+        if not same_types(types, wanted):
+            raise self.mismatch(types, f"the solver takes ({', '.join(map(str, wanted))})")
+        return solve.out_types
 
     def interpret(self, run: Any, values: Values, params: Params) -> Any:
         return run(params["solve"], values)
@@ -58,12 +53,6 @@ class Solver(HigherOrderPrimitive):
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         return jit.has_effects({"program": params["solve"]})
-
-
-class LinearSolve(Solver):
-    """Solve a linear equation by `solve`, differentiate it implicitly."""
-
-    name = "custom_linear_solve"
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         n = params["consts"]
@@ -116,17 +105,6 @@ class LinearSolve(Solver):
 linear_solve: LinearSolve = LinearSolve()
 
 
-# --- what both share ------------------------------------------------------------------------------
-
-
-def solver_types(primitive: Primitive, types: Sequence[Any], solve: Program) -> Any:
-    """Return the result types of a solver; raise if it does not accept the operand types."""
-    wanted = solve.in_types
-    if len(types) != len(wanted) or not all(t.same(want) for t, want in zip(types, wanted, strict=True)):
-        raise primitive.mismatch(types, f"the solver takes ({', '.join(map(str, wanted))})")
-    return solve.out_types
-
-
 def tangents_of(t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
     """Return the tangents of a program's results under the running jvp or linearize."""
     if all(dx is None for dx in tangents):
@@ -143,82 +121,3 @@ def with_zeros(tangents: Sequence[Any], types: Sequence[Any]) -> list[Any]:
 
 def _source() -> Any:
     return derived_here()[0]
-
-
-# --- roots ----------------------------------------------------------------------------------------
-#
-#     custom_root[f, solve, tangent_solve, consts=n]
-#         *consts(n) *guess -> *x *aux        where f(*consts, *x) == 0
-#
-#     f             : (consts, x) -> a value of the type of x
-#     solve         : (consts, guess) -> (x, aux)
-#     tangent_solve : (consts, x, y) -> dx with (df/dx)(consts, x) dx == y
-#
-# The programs have no constants: values that the functions close over are operands.
-#
-#     f(m, x(m)) = 0      df/dm dm + df/dx dx = 0      dx = -tangent_solve(df/dm dm)
-
-
-class Root(Solver):
-    """Find a root by `solve`, differentiate it by the implicit function theorem."""
-
-    name = "custom_root"
-
-    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
-        n, f, tangent_solve = params["consts"], params["f"], params["tangent_solve"]
-        outs = t.bind_primal(self, primals, params)
-        k = len(f.outputs)
-        at = [*primals[:n], *outs[:k]]
-        rhs = tangents_of(t, f, at, [*tangents[:n], *[None] * k])
-        if all(y is None for y in rhs):
-            return outs, [None] * len(outs)
-        values = [*at, *with_zeros(rhs, f.out_types)]
-        if t.linear is None or _is_linear(tangent_solve, n + k):
-            # equations that do not depend on the tangents are computed with the primals
-            dx = evaluate(tangent_solve, values)
-        else:  # forward mode still works; transposing raises an error that names the equation
-            dx = jit(*values, program=tangent_solve)
-        return outs, [*[neg(y) for y in dx], *[None] * (len(outs) - k)]
-
-    def batch(self, t: Any, args: Any, dims: Any, *, consts: int, **programs: Any) -> Any:
-        fixed = tuple(dims[:consts])
-        k = len(programs["f"].outputs)
-        all_of = [True] * k
-
-        def batched(name: str, given: Sequence[int | None], forced: Sequence[bool]) -> Any:
-            return t.program(programs[name], (*fixed, *given), forced)
-
-        n_aux = len(programs["solve"].outputs) - k
-        solve, out_dims = batched("solve", dims[consts:], [*all_of, *[False] * n_aux])
-        outs = self(
-            *args,
-            f=batched("f", [0] * k, all_of)[0],
-            solve=solve,
-            tangent_solve=batched("tangent_solve", [0] * 2 * k, all_of)[0],
-            consts=consts,
-        )
-        return outs, list(out_dims)
-
-
-root: Root = Root()
-
-
-def _is_linear(program: Program, n: int) -> bool:
-    """Return whether each equation is linear in the values that depend on inputs n and up.
-    Higher-order primitives count as linear; they are checked when they are transposed."""
-    return memo(program, _looks_linear, n)
-
-
-def _looks_linear(program: Program, n: int) -> bool:
-    moving = set(program.inputs[n:])
-    for e in program.equations:
-        at = [i for i, v in enumerate(e.inputs) if v.__class__ is Var and v in moving]
-        if not at:
-            continue
-        moving.update(e.outputs)
-        if e.primitive.holds_programs:
-            continue
-        allowed = e.primitive.linear_positions(len(e.inputs))
-        if any(i not in allowed for i in at) or (e.primitive.multilinear and len(at) > 1):
-            return False
-    return True

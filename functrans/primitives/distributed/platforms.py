@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.flags import flags
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Primitive, bytes_of
@@ -44,7 +45,8 @@ class PlatformIndex(Primitive):
         names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}
         fits = [i for i, group in enumerate(platforms) if group is None or names & set(group)]
         if not fits:
-            raise self.mismatch((), f"there is no branch for the platform {here}, only for {platforms}")
+            problem = f"there is no branch for the platform {here}, only for {platforms}"
+            raise self.mismatch((), problem, error=errors.NotSupported)
         return fits[0]
 
     def lower(self, ctx: Any, *, platforms: Groups) -> Any:

@@ -1,0 +1,204 @@
+"""What programs of JAX's documentation and of its libraries do: as there."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jax_numpy
+import numpy as np
+import pytest
+from jax.experimental import checkify
+from jax.extend import core
+from jax.interpreters import ad, batching
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import errors, lax
+
+pytestmark = pytest.mark.smoke
+
+ROWS = np.arange(5)
+CUBE = np.arange(24.0, dtype=np.float32).reshape(2, 4, 3)
+WINDOWS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "rows": lambda rows, cube, i: rows[jax.ds(i, 2)],
+    "every second row": lambda rows, cube, i: rows[jax.ds(i, 2, 2)],
+    "with a number": lambda rows, cube, i: cube[0, jax.ds(i, 2), 1:],
+    "with numbers on both sides": lambda rows, cube, i: cube[:, jax.ds(i, 2), 1],
+    "behind an ellipsis": lambda rows, cube, i: cube[..., jax.ds(i, 1)],
+    "with an array": lambda rows, cube, i: cube[np.array([0, 1, 1]), jax.ds(i, 2), 0],
+    "set": lambda rows, cube, i: rows.at[jax.ds(i, 2)].set(9),
+    "add": lambda rows, cube, i: cube.at[0, :, jax.ds(i, 2)].add(1.0),
+    "of a concrete array": lambda rows, cube, i: jax_numpy.arange(7)[jax.ds(i, 3)],
+    "set in a concrete array": lambda rows, cube, i: jax_numpy.arange(7).at[jax.ds(i, 3)].set(0),
+    "known": lambda rows, cube, i: rows[jax.ds(1, 2)] + i,
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_at_computed_starts(name):
+    rows, cube = map(jax_numpy.asarray, (ROWS, CUBE))
+    f = WINDOWS[name]
+    for i in (0, 2, 5, -1, -7):
+        wanted = jax.jit(f)(rows, cube, i)
+        one = np.array([i])
+        found = [
+            ft.jit(f)(rows, cube, i),
+            ft.vmap(f, in_axes=(None, None, 0))(rows, cube, one)[0],
+            ft.vmap(f)(rows[None], cube[None], one)[0],
+        ]
+        for y in found:
+            assert y.dtype == wanted.dtype
+            np.testing.assert_array_equal(y, wanted)
+    np.testing.assert_array_equal(
+        *[lib.grad(lambda x: (f(rows, x, 1) ** 2.0).sum())(cube) for lib in (ft, jax)]
+    )
+
+
+def test_linear_functions_are_pytrees():
+    def slope(x):
+        return ft.linearize(jnp.sin, x)[1]
+
+    def turned(w):
+        return ft.linear_transpose(lambda x: (w * x).sum(), w)
+
+    np.testing.assert_allclose(ft.jit(slope)(1.0)(2.0), 2 * np.cos(1.0), rtol=1e-6)
+    np.testing.assert_allclose(ft.jit(lambda f, x: f(x))(slope(1.0), 2.0), 2 * np.cos(1.0), rtol=1e-6)
+    slopes = ft.vmap(slope)(jnp.arange(2.0))
+    np.testing.assert_allclose(ft.vmap(lambda f: f(1.0))(slopes), np.cos([0.0, 1.0]), rtol=1e-6)
+    w = np.arange(3.0, dtype=np.float32)
+    np.testing.assert_array_equal(ft.jit(lambda f, y: f(y))(turned(w), 2.0)[0], 2 * w)
+    np.testing.assert_array_equal(ft.grad(lambda w: turned(w)(2.0)[0].sum())(w), [2, 2, 2])
+    assert not jax.tree.leaves(ft.linear_transpose(lambda x: 2 * x, 1.0))
+
+
+def test_the_kind_of_a_key_is_that_of_the_setting():
+    for impl in ("threefry2x32", "rbg", "threefry2x32"):
+        with jax.default_prng_impl(impl):
+            for own, theirs in ((ft.random.key, jax.random.key), (ft.random.PRNGKey, jax.random.PRNGKey)):
+                assert own(0).dtype == theirs(0).dtype
+                assert own(0).shape == theirs(0).shape
+
+
+def test_a_rule_with_a_loop_that_its_cotangent_ends():
+    @ft.custom_vjp
+    def f(a):
+        return 2 * a
+
+    def bwd(_, ct):
+        return (lax.while_loop(lambda u: u < 10.0, lambda u: u + ct, ct),)
+
+    f.defvjp(lambda a: (f(a), None), bwd)
+    assert ft.grad(f)(2.0) == 10.0
+    with pytest.raises(TypeError, match="condition of a while loop depends on what is to be transposed"):
+        ft.jvp(f, (2.0,), (1.0,))
+
+
+CONSTANTS: dict[str, Callable[[], Any]] = {
+    "ones": lambda: jnp.sum(jnp.ones(3)),
+    "a number": lambda: jnp.array(2) + 1,
+    "a list": lambda: jnp.asarray([1.0, 2.0]).sum(),
+    "full": lambda: jnp.full(2, 3)[0],
+    "zeros like": lambda: jnp.zeros_like(jnp.arange(3)).sum() + 3,
+    "joined": lambda: jnp.concatenate([jnp.ones(2), jnp.ones(1)]).sum(),
+    "of JAX": lambda: jax_numpy.sum(jax_numpy.ones(3)),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("transform", [ft.jit, ft.grad, lambda f: ft.jit(ft.vmap(ft.grad(f)))])
+def test_constants_of_compile_time(name, transform):
+    def f(x):
+        with ft.ensure_compile_time_eval():
+            n = int(CONSTANTS[name]())
+        return (jnp.ones(n) * x).sum()
+
+    x = np.ones(3, np.float32) if transform not in (ft.jit, ft.grad) else 1.0
+    np.testing.assert_array_equal(transform(f)(x), 3)
+
+
+def test_a_composite_keeps_its_name():
+    @functools.partial(jax.lax.composite, name="my.sine")
+    def sine(x):
+        return jax_numpy.sin(x)
+
+    f = ft.jit(lambda x: sine(x) * 2)
+    assert "my.sine" in f.lower(1.0).as_text()
+    np.testing.assert_allclose(f(1.0), 2 * np.sin(1.0), rtol=1e-6)
+
+
+def test_one_hot_of_a_mapped_axis_and_of_an_array_of_classes():
+    mapped = ft.vmap(lambda x: ft.nn.one_hot(x, 2, axis="classes"), axis_name="classes")
+    np.testing.assert_array_equal(mapped(np.arange(2)), [1, 1])
+    np.testing.assert_array_equal(ft.nn.one_hot(np.arange(3), jnp.array(3)), np.eye(3))
+
+
+def test_a_primitive_that_has_only_an_implementation():
+    p = core.Primitive("sine_of_numpy")
+    p.def_impl(lambda x: np.sin(x))
+    p.def_abstract_eval(lambda x: x)
+    ad.primitive_jvps[p] = lambda primals, tangents: (p.bind(*primals), tangents[0])
+    batching.primitive_batchers[p] = lambda args, dims: (p.bind(*args), dims[0])
+    np.testing.assert_allclose(ft.vmap(p.bind)(np.ones(2)), np.sin(np.ones(2)), rtol=1e-6)
+    np.testing.assert_allclose(ft.jvp(p.bind, (1.0,), (3.0,)), [np.sin(1.0), 3], rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="sine_of_numpy"):
+        ft.jit(p.bind)(1.0)
+
+
+def test_classes_of_errors():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="nonsense does not exist"):
+        ft.jit(lambda x: x, compiler_options={"nonsense": True})(1)
+    with pytest.raises(NotImplementedError, match="no branch for the platform"):
+        ft.jit(lambda x: lax.platform_dependent(x, other=jnp.sin))(1.0)
+    with pytest.raises(NotImplementedError, match="not defined for integers"):
+        jnp.round(jnp.array(1234), -2)
+
+
+# --- libraries ------------------------------------------------------------------------------------
+
+
+def test_scopes_in_loops_warn_of_nothing():
+    """Of `bool(NotImplemented)`, as some of the equations have a line and others none."""
+
+    def f(d):
+        def body(c):
+            with jax.named_scope("step"):
+                return c[0] + 1, d * c[1] + c[1]
+
+        return jax.lax.while_loop(lambda c: c[0] < 3, body, (0, jax_numpy.ones(5)))[1]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(ft.jit(f)(1.5), np.full(5, 2.5**3))
+
+
+def checked(x):
+    checkify.check(x < 4, "{x} is too large", x=x)
+    return x * 2
+
+
+CHECKED: dict[str, Callable[[Any], Any]] = {
+    "branch": lambda x: jax.lax.cond(x > 0, checked, lambda x: x, x),
+    "scan": lambda x: jax.lax.scan(lambda c, _: (checked(c), None), x, None, length=2)[0],
+    "for": lambda x: jax.lax.fori_loop(0, 2, lambda i, c: checked(c), x),
+    "while": lambda x: jax.lax.while_loop(lambda c: c < 9, checked, x),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checks_inside_of_control_flow(name):
+    for x in (1.0, 5.0):
+        wanted, found = (checkify.checkify(lib.jit(CHECKED[name]))(x) for lib in (jax, ft))
+        assert found[0].get() == wanted[0].get()
+        np.testing.assert_array_equal(found[1], wanted[1])
+
+
+def test_a_jitted_function_as_a_partial_has_a_named_function():
+    def step(x):
+        return x
+
+    assert ft.jit(step).func.__name__.endswith("step")
+    assert isinstance(errors.NotLinear("..."), TypeError)
