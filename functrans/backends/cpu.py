@@ -173,6 +173,16 @@ def constants_of(dtype: np.dtype, *values: Any) -> list[np.ndarray] | None:
     return [np.array(ir.DenseIntElementsAttr(x.owner.attributes["value"])) for x in values]
 
 
+def part(x: Any, axis: int, i: int) -> Any:
+    """Return x at one index along an axis."""
+    shape, integers = list(x.type.shape), ir.DenseI64ArrayAttr.get
+    start, limit = [0] * len(shape), list(shape)
+    start[axis], limit[axis] = i, i + 1
+    row = hlo.slice(x, integers(start), integers(limit), integers([1] * len(shape)))
+    del shape[axis]
+    return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), row)
+
+
 def has_small_windows(sizes: Sequence[int]) -> bool:
     """Return whether sums over the elements of such windows are faster than XLA:CPU's scatter."""
     return prod(sizes) <= _WINDOW and sum([n > 1 for n in sizes]) <= 2

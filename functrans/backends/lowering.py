@@ -429,10 +429,16 @@ class Lowering:
             x, y, self.in_types = y, x, (b, a)
         return self.via_jax(cpu.crossed if out else cpu.crossed_sum, x, y)[0]
 
-    def has_few_terms(self, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> bool:
-        """Return whether products and their sums are faster on this platform than a matrix product."""
+    def few_terms(
+        self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
+    ) -> list[tuple[Any, Any]] | None:
+        """Return the slices of x and y whose products to add, if that is faster on this platform
+        than a matrix product; else None."""
         a, b = self.in_types
-        return self.on_this_cpu and cpu.has_few_terms(a, b, lhs, rhs, out)
+        if self.platform != "cpu" or not cpu.has_few_terms(a, b, lhs, rhs, out):
+            return None
+        ((i, j),) = [(lhs.index(n), rhs.index(n)) for n in lhs if n in rhs and n not in out]
+        return [(cpu.part(x, i, k), cpu.part(y, j, k)) for k in range(a.shape[i])]
 
     def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any], precision: Any) -> Any:
         """Emit a convolution in a form that is faster on this platform; else return None."""
