@@ -35,7 +35,8 @@ COUNTS = {
     test_explicit_axes: test_explicit_axes.USUAL + 7,
     test_ours_inside_shard_map: half(test_ours_inside_shard_map.CASES) * 4
     + half(test_ours_inside_shard_map.DERIVATIVES)
-    + len(test_ours_inside_shard_map.LIBRARIES) * len(test_ours_inside_shard_map.JITS),
+    + len(test_ours_inside_shard_map.LIBRARIES) * len(test_ours_inside_shard_map.JITS)
+    + 1,
 }
 
 
