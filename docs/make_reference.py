@@ -66,7 +66,7 @@ RESULTS = [
 ]
 GROUPS = {  # of the names of `functrans` itself
     "Derivatives": "grad value_and_grad vjp jvp linearize linear_transpose jacfwd jacrev jacobian "
-    "hessian fwd_and_bwd custom_jvp custom_vjp custom_gradient closure_convert checkpoint remat "
+    "hessian fwd_and_bwd custom_jvp custom_vjp checkpoint remat "
     "checkpoint_policies",
     "Compiling and mapping": "jit clear_caches vmap pmap shard_map device_put "
     "named_call named_scope ensure_compile_time_eval",
