@@ -13,7 +13,7 @@ import jax
 
 flags: Any = jax.config
 
-# The flags that a traced program depends on, besides the types of its arguments.
+# Of the settings that a traced program depends on (jax_trace.settings), those that users set most.
 DECISIVE = (
     "jax_enable_x64",
     "jax_default_matmul_precision",
@@ -27,13 +27,3 @@ def unchecked() -> Iterator[None]:
     """Disable the checks for NaNs and infinities in this thread."""
     with jax.debug_nans(False), jax.debug_infs(False):
         yield
-
-
-def decisive() -> tuple[Any, ...]:
-    """Return the current values of the flags of `DECISIVE` in this thread."""
-    return (
-        flags.jax_enable_x64,
-        flags.jax_default_matmul_precision,
-        flags.jax_numpy_dtype_promotion,
-        flags.jax_numpy_rank_promotion,
-    )

@@ -23,7 +23,7 @@ import numpy as np
 
 from functrans import pytrees as tree
 from functrans.caching import Cache
-from functrans.flags import DECISIVE, decisive
+from functrans.flags import DECISIVE, flags
 from functrans.ir.source import Source, brief, describe, is_library, location, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import Tracer, typeof
@@ -138,7 +138,7 @@ def record(
         leaves,
         frozenset(kwargs),
         _closure(fun),
-        dict(zip(DECISIVE, decisive(), strict=True)),
+        {name: getattr(flags, name) for name in DECISIVE},
     )
     before = list(history.records)
     history.records.append(made)
