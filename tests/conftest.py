@@ -1,9 +1,11 @@
 """What every test may rely on, and which tests run when nothing is said.
 
-The tests compile much and run little, so LLVM optimizes nothing in them: a fifth less time. XLA's
-own passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do. What is
-compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next run. One MLIR context
-serves many programs: JAX makes one for each, of all its dialects, in a third of such a run's time.
+The tests compile much and run little. So LLVM optimizes nothing in them, and XLA:CPU writes its loops
+by its older emitters, which also write what is inside one of our kernels: half the time. XLA's own
+passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do, and so do the
+sweeps in `.ci/run`. What is compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next
+run. One MLIR context serves many programs: JAX makes one for each, of all its dialects, in a third of
+such a run's time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows where
 
 import jax
@@ -27,6 +28,9 @@ from jax._src.interpreters import mlir
 import functrans as ft
 from functrans.trace import state
 from tests.support.reporting import described
+from tests.support.versions import QUICK_FLAGS
+
+os.environ.setdefault("XLA_FLAGS", QUICK_FLAGS)  # read when the first program is compiled
 
 gc.disable()  # while tests are collected
 HERE = Path(__file__).parent

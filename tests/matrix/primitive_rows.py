@@ -121,7 +121,13 @@ def one_of_each_kind(case: Case) -> list[str]:
     return list(found.values())
 
 
-SOME_DTYPES = [(case, dtype) for case in CASES for dtype in one_of_each_kind(case)]
+NOT_QUICK = ("clamp-bool", "clamp-complex-", "reduce_precision-5-0-")  # for XLA:CPU's older emitters
+SOME_DTYPES = [
+    (case, dtype)
+    for case in CASES
+    for dtype in one_of_each_kind(case)
+    if not f"{case}-{dtype}".startswith(NOT_QUICK)
+]
 
 
 # --- derivatives ----------------------------------------------------------------------------------

@@ -209,7 +209,6 @@ def derivative_programs(case: Case, dtype: str) -> Programs:
     ]
 
 
-@pytest.mark.smoke
 @by_primitive([(case, case.dtypes[0]) for case in CASES])
 def test_programs(rows: Sequence[Row]):
     """What transformations make is valid, goes through text and back, and means the same after

@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,12 @@ def operations_of_its_own():
         del ft.ir.PRIMITIVES[name]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def document(path: Path) -> Any:
+    first = path.name in ("README.md", "start.md")
+    return pytest.param(path, id=path.relative_to(ROOT).as_posix(), marks=() if first else pytest.mark.long)
+
+
+@pytest.mark.parametrize("document", [document(path) for path in DOCUMENTS])
 def test_the_code_of_a_document_runs_from_top_to_bottom(
     document, tmp_path, monkeypatch, operations_of_its_own
 ):

@@ -20,7 +20,7 @@ import pytest
 
 import functrans as ft
 from tests.pages.test_docs import ROOT, blocks
-from tests.support.versions import NEWER
+from tests.support.versions import NEWER, QUICK_FLAGS
 
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
@@ -179,7 +179,7 @@ def test_the_site(tmp_path):
     site = (tmp_path / "html").resolve()
     command = [sys.executable, *COMMAND, str(site), "-q", "--keep-going", "-d", str(tmp_path / "d")]
     offline = {"http_proxy": "http://localhost:9", "https_proxy": "http://localhost:9"}
-    environment = {**os.environ, **offline}
+    environment = {**os.environ, **offline, "XLA_FLAGS": QUICK_FLAGS}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     pages = {path: Page(path) for path in site.rglob("*.html")}

@@ -118,7 +118,7 @@ def test_where_nothing_is_compiled(name: str, how: str):
 # Functions of x: f32[6, 8] in vmaps of 3 named "i" around 2 named "j".
 TWO_NAMES: dict[str, Callable[[Any, Any], Any]] = {
     "psum over both": lambda m, x: x * m.lax.psum(x, ("i", "j")),
-    "psum over both and an own axis": lambda m, x: x * m.lax.psum(x, ("j", 0, "i")),
+    "psum over both and an own axis": lambda m, x: x * m.lax.psum(x / 8, ("j", 0, "i")),
     "psum over each": lambda m, x: m.lax.psum(x, "i") * m.lax.psum(m.numpy.sin(x), "j"),
     "pmean over both": lambda m, x: x - m.lax.pmean(x, ["j", "i"]),
     "psum of ones": lambda m, x: x * m.lax.psum(1, ("i", "j")) + m.lax.psum(1.5, "j"),

@@ -171,6 +171,7 @@ def transformed(library, f, forward):
     return lambda x: {name: g(x) for name, g in made.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", alternately(ROWS))
 def test_inside_of_ours(name):
     f, forward = ROWS[name], name in FORWARD

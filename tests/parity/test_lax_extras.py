@@ -162,6 +162,7 @@ def test_what_the_platform_decides():
 # --- products of complex numbers, systems of half precision ---------------------------------------
 
 
+@pytest.mark.sweep  # which XLA:CPU's older emitters lack
 def test_a_product_of_complex_numbers_whose_real_part_is_asked_for():
     x = jax.numpy.array([[1 + 2j, 3], [1j, 2]])
     for name in ("matmul", "dot", "inner", "vdot"):

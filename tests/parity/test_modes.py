@@ -93,7 +93,6 @@ def made(name: str, mode: str, root: str, kind: str) -> Callable[[Any, Any], Any
     return library.grad(lambda x, u: (f(x, u) * np.cos(f(x, u).shape[0])).sum(), (0, 1))
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_mode(kind: str):
     chosen = [row for row in ROWS if kind != "gradient" or differentiable(*row)]

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sized
+from typing import Any
 
 import pytest
 
@@ -29,10 +30,12 @@ def half(rows: Sized) -> int:
 
 
 COUNTS = {
-    test_pmap: half(test_pmap.CASES) * 2 + 14,
     test_shard_map: half(test_shard_map.CASES) * 2 + len(test_shard_map.RULES) + 12,
     test_spmd_axis_name: len(test_spmd_axis_name.CASES) * 2 + 3,
     test_explicit_axes: test_explicit_axes.USUAL + 7,
+}
+MORE_COUNTS = {
+    test_pmap: half(test_pmap.CASES) * 2 + 14,
     test_ours_inside_shard_map: half(test_ours_inside_shard_map.CASES) * 4
     + half(test_ours_inside_shard_map.DERIVATIVES)
     + len(test_ours_inside_shard_map.LIBRARIES) * len(test_ours_inside_shard_map.JITS)
@@ -50,6 +53,8 @@ def run_on_eight(files: list[str], count: int, *options: str) -> None:
     assert f"{count} passed" in done.stdout
 
 
-@pytest.mark.smoke
-def test_on_eight_virtual_devices():
-    run_on_eight([str(module.__file__) for module in COUNTS], sum(COUNTS.values()))
+@pytest.mark.parametrize(
+    "counts", [pytest.param(COUNTS, marks=pytest.mark.smoke), MORE_COUNTS], ids=["shardings", "maps"]
+)
+def test_on_eight_virtual_devices(counts: dict[Any, int]):
+    run_on_eight([str(module.__file__) for module in counts], sum(counts.values()))

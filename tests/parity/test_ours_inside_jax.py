@@ -289,7 +289,6 @@ SPECIAL: dict[str, Callable[[World], Any]] = {
 
 
 @OURS
-@pytest.mark.smoke
 @pytest.mark.parametrize("case", SPECIAL)
 def test_special(case, world):
     assert_same(SPECIAL[case](world), SPECIAL[case](JAX))

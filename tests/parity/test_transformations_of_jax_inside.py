@@ -98,6 +98,7 @@ ROWS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", alternately(ROWS))
 def test_values(name):
     x = X + 1j if name == "complex" else X

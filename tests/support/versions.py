@@ -6,6 +6,11 @@ import jax
 
 NEWER = jax.__version_info__ >= (0, 11)
 
+# What XLA's flags are in the tests (conftest.py), for both versions.
+QUICK_FLAGS = (
+    "--xla_backend_optimization_level=0 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
+)
+
 # Options by which XLA:CPU compiles a large program that runs once in a third of the time. Its older
 # emitters, gone from 0.11 on, do not know every operation: only for programs of common ones.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
