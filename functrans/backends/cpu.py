@@ -176,11 +176,12 @@ def constants_of(dtype: np.dtype, *values: Any) -> list[np.ndarray] | None:
 def part(x: Any, axis: int, i: int) -> Any:
     """Return x at one index along an axis."""
     shape, integers = list(x.type.shape), ir.DenseI64ArrayAttr.get
-    start, limit = [0] * len(shape), list(shape)
-    start[axis], limit[axis] = i, i + 1
-    row = hlo.slice(x, integers(start), integers(limit), integers([1] * len(shape)))
+    if shape[axis] > 1:
+        start, limit = [0] * len(shape), list(shape)
+        start[axis], limit[axis] = i, i + 1
+        x = hlo.slice(x, integers(start), integers(limit), integers([1] * len(shape)))
     del shape[axis]
-    return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), row)
+    return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), x)
 
 
 def has_small_windows(sizes: Sequence[int]) -> bool:

@@ -69,6 +69,7 @@ class Lowering:
         if self.on_this_cpu:
             program = passes.fusion_boundaries.computed_once(program)
             program = passes.fusion_boundaries.by_rows(program)
+            program = passes.fusion_boundaries.hashes_apart(program)
         whole, self._whole = self._whole, False
         # Without a call or a loop the passes need not be loaded for a single operation.
         if self.on_this_cpu and (whole or any([e.primitive.holds_programs for e in program.equations])):
@@ -253,7 +254,7 @@ class Lowering:
             read = [self._rows(x, i, steps) for x in values[c : c + a]]
             state, made = values[c + a : c + a + s], []
             for j in reversed(range(steps)) if reverse else range(steps):
-                outs = self.emit(program, [*values[:c], *state, *[self._row(x, j) for x in read]])
+                outs = self.emit(program, [*values[:c], *state, *[cpu.part(x, 0, j) for x in read]])
                 state = outs[:s]
                 made.append(outs[s:])
             rows = zip(*reversed(made) if reverse else made, strict=True)
@@ -285,14 +286,6 @@ class Lowering:
         zero = self.full(0, ArrayType((), np.dtype(np.int32)))
         sizes = ir.DenseI64ArrayAttr.get([n, *shape[1:]])
         return hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], sizes)
-
-    def _row(self, x: Any, i: int) -> Any:
-        kind = ir.RankedTensorType(x.type)
-        n, *shape = kind.shape
-        if n > 1:
-            start, limit = [i, *[0] * len(shape)], [i + 1, *shape]
-            x = hlo.slice(x, *map(ir.DenseI64ArrayAttr.get, (start, limit, [1] * kind.rank)))
-        return hlo.reshape(ir.RankedTensorType.get(shape, kind.element_type), x)
 
     def _write(self, x: Any, rows: Sequence[Any], i: Any) -> Any:
         shape = ir.RankedTensorType(x.type).shape

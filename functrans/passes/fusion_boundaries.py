@@ -1,12 +1,13 @@
 """Keep XLA:CPU from fusing operations that are faster apart. Measured in `benchmarks/cliffs.md`.
 
-`apart`, `computed_once` and `by_rows` run when a program is lowered for a CPU, after the other passes.
-Nested programs are unchanged, and lowered separately.
+`apart`, `computed_once`, `by_rows` and `hashes_apart` run when a program is lowered for a CPU, after
+the other passes. Nested programs are unchanged, and lowered separately.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -19,6 +20,7 @@ from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.primitives.random.bits import random_bits, random_fold_in, random_split
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
 from functrans.trace import stage
 
@@ -99,17 +101,48 @@ def _computed_once(program: Program) -> Program:
     if not read:
         return program
 
-    def alone(e: Equation) -> Equation:
+    def is_read_often(e: Equation) -> bool:
         if not isinstance(e.primitive, Elementwise):
-            return e
+            return False
         t = e.outputs[0].type
-        if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
+        least = _VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE
+        return t.size >= least and read[e.outputs[0]] >= 1.5 * t.size
+
+    return _with_alone(program, is_read_often)
+
+
+def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program:
+    """Return the program with each chosen equation in a function of its own."""
+
+    def alone(e: Equation) -> Equation:
+        if not chosen(e):
             return e
         inside = program_of([e], e.outputs, e.primitive.name)
         return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
 
     equations = [*map(alone, program.equations)]
     return program if equations == program.equations else program.replace(equations=equations)
+
+
+# --- random bits ----------------------------------------------------------------------------------
+#
+# XLA would fuse the hash of random numbers, a hundred operations, into each loop that reads them, and
+# the hash that makes a key into the one that reads it. A step that draws its points, and differentiates
+# twice, compiled for ten times as long.
+
+_HASHES = (random_bits, random_split, random_fold_in)
+
+
+def hashes_apart(program: Program) -> Program:
+    """Return the program with each hash in a function of its own; the same object if there are none,
+    or nothing else."""
+    return memo(program, _hashes_apart)
+
+
+def _hashes_apart(program: Program) -> Program:
+    if len(program.equations) == 1:
+        return program
+    return _with_alone(program, lambda e: e.primitive in _HASHES)
 
 
 # --- products that sum over rows ------------------------------------------------------------------

@@ -29,8 +29,8 @@ from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
 
 DEFAULT = "threefry2x32"
-# XLA:CPU of JAX 0.11 compiles for minutes where it fuses one unrolled hash into the next (keys of keys,
-# bits of keys). So keys are made by JAX's loop there, and only bits are unrolled.
+# XLA of JAX 0.11 compiles for minutes where it fuses one unrolled hash into the next (keys of keys, bits
+# of keys). Where nothing keeps them apart (passes/fusion_boundaries.py), keys are made by JAX's loop.
 _CHAINS_ARE_SLOW = jax.__version_info__ >= (0, 11)
 UINT32 = np.dtype(np.uint32)
 UINT_OF = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
@@ -158,11 +158,7 @@ class RandomSeed(Random):
 
 
 class RandomBits(Random):
-    """`shape` unsigned integers of `bit_width` bits from each key.
-
-    `rolled`: the hash stays a loop, as in JAX, which XLA does not fuse with the users of the bits;
-    for samplers whose last bit depends on that.
-    """
+    """`shape` unsigned integers of `bit_width` bits from each key."""
 
     name = "random_bits"
 
@@ -174,21 +170,13 @@ class RandomBits(Random):
         bit_width: int,
         impl: str = DEFAULT,
         partitionable: bool = True,
-        rolled: bool = False,
     ) -> ArrayType:
         if bit_width not in UINT_OF:
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
     def reference(
-        self,
-        data: Any,
-        *,
-        shape: Any,
-        bit_width: int,
-        impl: str = DEFAULT,
-        partitionable: bool = True,
-        rolled: bool = False,
+        self, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT, partitionable: bool = True
     ) -> Any:
         dtype = UINT_OF[bit_width]
         if impl != DEFAULT or not partitionable:
@@ -207,10 +195,9 @@ class RandomBits(Random):
         bit_width: int,
         impl: str = DEFAULT,
         partitionable: bool = True,
-        rolled: bool = False,
     ) -> Any:
         out = ctx.out_types[0]
-        if impl != DEFAULT or not partitionable or rolled:
+        if impl != DEFAULT or not partitionable:
             by_jax = _bits_by_jax(shape, out.dtype, impl, partitionable, ctx.in_types[0].ndim)
             return ctx.via_jax(by_jax, data)[0]
         x, y = _lower_counts(ctx, data, shape)
@@ -243,7 +230,7 @@ class RandomSplit(Random):
     def lower(
         self, ctx: Any, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True
     ) -> Any:
-        if impl != DEFAULT or not partitionable or _CHAINS_ARE_SLOW:
+        if impl != DEFAULT or not partitionable or _in_a_slow_chain(ctx):
             by_jax = _split_by_jax(shape, impl, partitionable, ctx.in_types[0].ndim)
             return ctx.via_jax(by_jax, data)[0]
         words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
@@ -272,7 +259,7 @@ class RandomFoldIn(Random):
 
     def lower(self, ctx: Any, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
         t = ctx.in_types[1]
-        if impl != DEFAULT or _CHAINS_ARE_SLOW:
+        if impl != DEFAULT or _in_a_slow_chain(ctx):
             return ctx.via_jax(_fold_in_by_jax(impl, t.ndim), data, number)[0]
         keys = [_word(ctx, data, i) for i in (0, 1)]
         x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
@@ -297,9 +284,9 @@ class Threefry2x32(Random):
         return list(_threefry(*words))
 
     def lower(self, ctx: Any, *words: Any) -> Any:
-        """Emit the rounds unrolled: XLA fuses the 20 rounds with their operands and users, and
-        compiles them faster than the loop that JAX emits on CPU (4M words of float32 noise: 6 ms
-        instead of 60; 0.1 s of compilation instead of 0.3)."""
+        """Emit the rounds unrolled: XLA fuses them to one loop, and compiles that faster than the loop of
+        loops that JAX emits on CPU (4M words of float32 noise: 6 ms instead of 60; 0.1 s of compilation
+        instead of 0.3)."""
         t = ctx.in_types[0]
         left = {r: ctx.full(r, t) for rs in _ROTATIONS for r in rs}
         right = {r: ctx.full(32 - r, t) for r in left}
@@ -363,6 +350,10 @@ def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     x, y = _threefry(keys[..., 0], keys[..., 1], high, low)
     full = (*data.shape[:-1], *shape)
     return np.broadcast_to(x, full), np.broadcast_to(y, full)
+
+
+def _in_a_slow_chain(ctx: Any) -> bool:
+    return _CHAINS_ARE_SLOW and not ctx.on_this_cpu
 
 
 @cached("programs of hashes", 256)

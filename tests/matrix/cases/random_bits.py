@@ -82,7 +82,6 @@ CASES: list[Case] = [
     bits((0, 2), 32),
     bits((4,), 32, 3, partitionable=False),
     bits((3,), 8, 2, partitionable=False),
-    bits((4,), 16, 2, rolled=True),
     split((2,)),
     split((2, 3), 4),
     split((), 2),
