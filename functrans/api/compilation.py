@@ -21,7 +21,7 @@ from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.ir.program import Program
 from functrans.passes import compiler_options
-from functrans.pytrees.functions import function_name
+from functrans.pytrees.functions import function_name, update_wrapper
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
@@ -99,7 +99,7 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
         cls, call: Callable[..., Any], fun: Callable[_P, _R], with_options: Callable[..., Any]
     ) -> Self:
         made = super().__new__(cls, call)
-        functools.update_wrapper(made, fun)
+        update_wrapper(made, fun)
         call.__name__ = function_name(fun)  # for libraries that look into a `functools.partial`
         made.jitted_function, made.with_options = fun, with_options
         return made

@@ -28,6 +28,7 @@ from functrans.api.jit import jit
 from functrans.api.vmap import vmap
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
+from functrans.ir.types import float0
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import typeof
@@ -79,7 +80,13 @@ def jacfwd(
             return jvp(of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
 
         columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
-        jac = tree.map(lambda y: _split_axis(y, chosen if several else chosen[0], -1), columns[1])
+
+        def split(y: Any, dy: Any) -> Any:
+            if typeof(dy).dtype == float0:  # of integers
+                dy = as_array(np.zeros(dy.shape, typeof(y).dtype))
+            return _split_axis(dy, chosen if several else chosen[0], -1)
+
+        jac = tree.map(split, columns[0], columns[1])
         return (jac, columns[2]) if has_aux else jac
 
     return jacobian

@@ -36,7 +36,7 @@ from functrans.primitives.base import speaks_of_others_axes
 from functrans.primitives.calls.jit import axes_in_loops
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import typed_by_jax
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, function_name, update_wrapper
 from functrans.trace import Tracer, at_once, stage, state, typeof
 from functrans.tracer import is_active, is_high_level, is_jax_tracer, not_an_array
 from functrans.typing import Device, PyTree
@@ -259,7 +259,7 @@ class _Entry:
     def __init__(self, preparation: xla.Preparation, serial: int, name: str, shared: Shared):
         self.preparation, self.serial, self.options = preparation, serial, name
         self._shared = weakref.ref(shared)  # weak: `shared` holds this entry
-        functools.update_wrapper(self, shared.statics.fun, updated=())
+        update_wrapper(self, shared.statics.fun, updated=())
         del self.__wrapped__  # type: ignore[attr-defined]  # it would keep the function alive
 
     @property

@@ -6,7 +6,8 @@ as equations of that primitive.
 
     derivative  two equations: the program with the residuals as extra results, and its linear part,
                 a function of residuals and tangents. JAX's partial evaluation splits between the
-                two, so nothing is computed twice
+                two, so nothing is computed twice. One equation if a rule is not linear in the
+                tangents, for forward mode only
     transpose   the transposed program of an equation that is linear in the operands whose
                 cotangents are wanted
     batch       the batched program
@@ -32,7 +33,7 @@ from jax._src import core
 from jax._src.interpreters import ad, batching
 from jax._src.interpreters import partial_eval as pe
 
-from functrans import runtime
+from functrans import errors, runtime
 from functrans.backends import xla
 from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
@@ -48,7 +49,7 @@ from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.trace import at_once, stage, typeof
 from functrans.transforms.batch import Batching
 from functrans.transforms.jet import jet_program
-from functrans.transforms.jvp import split
+from functrans.transforms.jvp import jvp_program, split
 from functrans.transforms.transpose import Transposition
 
 
@@ -57,16 +58,25 @@ def derivative(
 ) -> tuple[list[Any], list[Any]]:
     """Apply the JVP rule."""
     active = tuple([_moves(dx) for dx in tangents])
-    with at_once():
-        part = fewer(split(program, active))
-    n = len(program.outputs)
-    results = xla.bind(part.forward, primals, preparation)
-    outs, extras = results[:n], results[n:]
-    residuals = take(part.residuals, primals, outs, extras)
     given = [dx for dx, a in zip(tangents, active, strict=True) if a]
-    moving = [t for t, a in zip(program.out_types, part.out_active, strict=True) if a]
-    moved = iter(_nonzero(part.linear, moving, [*residuals, *given], preparation))
-    found = [next(moved) if a else None for a in part.out_active]
+    n = len(program.outputs)
+    try:
+        with at_once():
+            part = fewer(split(program, active))
+    except (errors.NotLinear, errors.MissingRule, errors.OpaqueCallback):
+        if any([isinstance(dx, pe.JaxprTracer) for dx in given]):  # JAX wants the linear part
+            raise
+        with at_once():
+            both, out_active = jvp_program(program, active)
+        results = xla.bind(both, [*primals, *given], preparation)
+        outs, moved = results[:n], iter(results[n:])
+    else:
+        results = xla.bind(part.forward, primals, preparation)
+        outs, extras = results[:n], results[n:]
+        residuals, out_active = take(part.residuals, primals, outs, extras), part.out_active
+        moving = [t for t, a in zip(program.out_types, out_active, strict=True) if a]
+        moved = iter(_nonzero(part.linear, moving, [*residuals, *given], preparation))
+    found = [next(moved) if a else None for a in out_active]
     return outs, [
         ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else _laid_out(dy, core.typeof(y))
         for y, dy in zip(outs, found, strict=True)

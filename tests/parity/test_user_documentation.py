@@ -202,3 +202,61 @@ def test_a_jitted_function_as_a_partial_has_a_named_function():
 
     assert ft.jit(step).func.__name__.endswith("step")
     assert isinstance(errors.NotLinear("..."), TypeError)
+
+
+def test_jacobians_of_integers_are_zeros():
+    def f(x):
+        return jnp.argmax(x), x * 2, jnp.sum(x > 0).astype("uint8")
+
+    want = jax.jacfwd(f)(jnp.ones(3))
+    for g in (ft.jacfwd(f), ft.jit(ft.jacfwd(f)), jax.jacfwd(ft.jit(f))):
+        found = g(jnp.ones(3))
+        assert [(y.dtype, y.shape) for y in found] == [(y.dtype, y.shape) for y in want]
+        jax.tree.map(np.testing.assert_array_equal, found, want)
+
+
+def test_forward_mode_of_rules_that_are_not_linear():
+    """JAX asks one equation for values and tangents together; only `linearize` and reverse mode need a
+    linear part."""
+
+    @jax.custom_jvp
+    def clipped(x):
+        return jnp.sin(x)
+
+    @jax.custom_jvp
+    def outside(x):
+        return jnp.sin(x)
+
+    @clipped.defjvp
+    def _(primals, tangents):
+        return clipped(*primals), jnp.clip(tangents[0], -0.5, 0.5)
+
+    @outside.defjvp
+    def _(primals, tangents):
+        kind = jax.ShapeDtypeStruct(jnp.shape(primals[0]), jnp.float32)
+        moved = lambda x, dx: np.cos(np.asarray(x)) * np.asarray(dx)  # noqa: E731
+        dy = jax.pure_callback(moved, kind, *primals, *tangents, vmap_method="expand_dims")
+        return outside(*primals), dy
+
+    x = jnp.array([0.1, 0.2])
+    for f in (clipped, outside):
+        for jitted in (lambda g: g, ft.jit, jax.jit):
+            run = jitted(lambda x, t, f=f: jax.jvp(ft.jit(f), (x,), (t,)))
+            jax.tree.map(np.testing.assert_allclose, run(x, 2 * x), jax.jvp(jax.jit(f), (x,), (2 * x,)))
+        np.testing.assert_allclose(jax.jacfwd(ft.jit(f))(x), jax.jacfwd(f)(x))
+    with pytest.raises(ft.errors.NotLinear, match="not linear in the tangents"):
+        jax.grad(lambda x: ft.jit(clipped)(x).sum())(x)
+
+
+def test_partials_have_the_names_of_their_functions():
+    def scaled(x, n):
+        return x * n
+
+    class Called:
+        def __call__(self, x):
+            return x
+
+    for fun in (functools.partial(functools.partial(scaled), n=3), functools.partial(Called())):
+        ours, theirs = ft.jit(fun), jax.jit(fun)
+        assert (ours.__name__, ours.__qualname__) == (theirs.__name__, theirs.__qualname__)
+    assert "@jit_scaled" in ft.jit(functools.partial(scaled, n=3)).lower(2.0).as_text()
