@@ -20,7 +20,7 @@ from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.elementwise.selection import optimization_barrier
-from functrans.primitives.random.bits import random_bits, random_fold_in, random_split
+from functrans.primitives.random.bits import random_bits, random_fold_in, random_split, threefry2x32
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
 from functrans.trace import stage
 
@@ -130,7 +130,7 @@ def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program
 # the hash that makes a key into the one that reads it. A step that draws its points, and differentiates
 # twice, compiled for ten times as long.
 
-_HASHES = (random_bits, random_split, random_fold_in)
+_HASHES = (random_bits, random_split, random_fold_in, threefry2x32)
 
 
 def hashes_apart(program: Program) -> Program:
