@@ -120,17 +120,20 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
 def update_wrapper(made: Any, fun: Any, **how: Any) -> None:
     """Do what `functools.update_wrapper` does; a `partial` has the name of its function, as in JAX."""
     functools.update_wrapper(made, fun, **how)
-    if hasattr(fun, "__name__"):
-        return
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    made.__name__ = made.__qualname__ = getattr(fun, "__name__", "<unnamed function>")
+    if not hasattr(fun, "__name__"):
+        made.__name__ = made.__qualname__ = getattr(_innermost(fun), "__name__", "<unnamed function>")
 
 
 def function_name(fun: Any) -> str:
     """Return the name of a function; for a `partial` that of its function, for an object its
     class's."""
-    while isinstance(fun, functools.partial):
-        fun = fun.func
+    fun = _innermost(fun)
     name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
     return name or type(fun).__qualname__
+
+
+def _innermost(fun: Any) -> Any:
+    """Return the function of a `partial`; another function as it is."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return fun

@@ -11,8 +11,9 @@ QUICK_FLAGS = (
     "--xla_backend_optimization_level=0 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
 )
 
-# Options by which XLA:CPU compiles a large program that runs once in a third of the time. Its older
-# emitters, gone from 0.11 on, do not know every operation: only for programs of common ones.
+# Options of one program, which hold under users' flags too: a large one that runs once is compiled in a
+# third of the time. The older emitters, which 0.11 takes from the environment only, do not know every
+# operation: only for programs of common ones.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 if not NEWER:
     QUICK["xla_cpu_use_fusion_emitters"] = False
