@@ -98,11 +98,11 @@ def jit(
         `("exact",)`: those that keep every rounding; `("fast_math",)`: all, assuming no NaN and no
         infinity; `("dead_code", "simplify")`: these two; `()`: none. The sequence may also contain
         functions `Program -> Program`. The outermost jitted function decides. See `ft.passes`.
-      cpu: `"plain"`: on a CPU, no kernels; JAX's compiler options; on a GPU, one step of a loop in
-        each turn. Otherwise each loop of small operations becomes one kernel on a CPU, and one of
-        fewer turns on a GPU, see `ft.passes.explain`; the operations and their order are the same,
-        except in sums of products and factorizations, which a plain program leaves to a library on
-        a CPU. (Single operations that XLA:CPU does slowly have another form in both, see
+      cpu: `"plain"`: no kernels on a CPU, nor fewer launches on a GPU; JAX's compiler options.
+        Otherwise each loop of small operations becomes one kernel on a CPU, and one of fewer turns
+        and launches on a GPU, see `ft.passes.explain`; the operations and their order are the same,
+        except in sums of products and factorizations, which a plain program leaves to a library.
+        (Single operations that XLA:CPU does slowly have another form in both, see
         `benchmarks/cliffs.md`.) The outermost jitted function decides here too.
 
     Returns:

@@ -48,7 +48,8 @@ class Lowering:
         known = [{"cuda": "gpu", "rocm": "gpu"}.get(p, p) for p in platforms]
         self.platform: str | None = known[0] if len(known) == 1 else None
         self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
-        self._whole = not alone  # the next program is the outermost one, and no single operation
+        self._single = alone  # it is a single operation
+        self._outermost = True  # the next program is the outermost one
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
@@ -70,10 +71,14 @@ class Lowering:
             program = passes.fusion_boundaries.computed_once(program)
             program = passes.fusion_boundaries.by_rows(program)
             program = passes.fusion_boundaries.hashes_apart(program)
-        whole, self._whole = self._whole, False
+        outermost, self._outermost = self._outermost, False
+        whole = outermost and not self._single
         # Without a call or a loop the passes need not be loaded for a single operation.
-        if self.on_this_cpu and (whole or any([e.primitive.holds_programs for e in program.equations])):
-            program = passes.kernels.kernels(program, self._can_be_kernel, whole)
+        if whole or any([e.primitive.holds_programs for e in program.equations]):
+            if self.on_this_cpu:
+                program = passes.kernels.kernels(program, self._can_be_kernel, whole)
+            elif self.platform == "gpu" and outermost:
+                program = passes.launches.fewer_launches(program)
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}
@@ -276,10 +281,6 @@ class Lowering:
         if done < length:
             values = turn(self.full(done, kind), values, length - done)
         return values[c + a :]
-
-    def steps_of_a_turn(self, program: Program, length: int) -> int:
-        """Return how many steps of a loop one turn of the emitted loop runs on this platform."""
-        return passes.unrolling.steps_of_a_turn(program, length) if self.platform == "gpu" else 1
 
     def _rows(self, x: Any, i: Any, n: int) -> Any:
         shape = ir.RankedTensorType(x.type).shape

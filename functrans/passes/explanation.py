@@ -20,9 +20,9 @@ from functrans.ir.source import brief_with_type, here, line_of, text_of
 from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
 from functrans.passes.compiler_options import Wanted, wanted
+from functrans.passes.launches import unrolled
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import Rewrite, children_first
-from functrans.passes.unrolling import unrolled
 from functrans.primitives.calls.jit import jit
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
@@ -54,7 +54,7 @@ class Report:
     loops  : for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
              a kernel are not listed (passes/kernels.py)
     turns  : if JAX's default device is a GPU: the loops that run several steps in a turn there, and
-             how many (passes/unrolling.py)
+             how many (passes/launches.py)
     options: the XLA options selected on a CPU, or on a GPU if that is JAX's default device
              (passes/compiler_options.py); None: JAX's default
     """

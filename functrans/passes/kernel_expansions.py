@@ -94,13 +94,11 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
     one after the other, on whole results: parts of large reductions would call a library. With a
     vector many are added so in a loop, some in each step."""
     summed = tuple([n for n in lhs if n not in out])
+    if _are_few(summed, lhs, rhs, typeof(x).shape):
+        return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
     if len(summed) == 1:
-        i, j = lhs.index(summed[0]), rhs.index(summed[0])
+        term, i, j = _terms(lhs, rhs, out, summed[0])
         size = typeof(x).shape[i]
-
-        term = _term(lhs, rhs, out, i, j)
-        if _are_few(summed, lhs, rhs, typeof(x).shape):
-            return functools.reduce(add, [term(x, y, k) for k in range(size)])
         matrix, axis = (x, i) if typeof(y).size == size else (y, j)  # the other is a vector
         products = typeof(matrix).size
         if min(typeof(x).size, typeof(y).size) == size >= FEW and products > UNROLLED // 2:
@@ -113,10 +111,18 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
     return reduce_sum(made, axes=last) if summed else made
 
 
-def _term(lhs: Values, rhs: Values, out: Values, i: int, j: int) -> Callable[[Any, Any, int], Any]:
-    """Return the function `(x, y, k) -> term k` of a product that sums over axis i of x and j of y."""
+def sum_of_terms(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
+    """Return a product that sums over one axis as the sum of its terms, from first to last."""
+    (axis,) = [n for n in lhs if n not in out]
+    term, i, _ = _terms(lhs, rhs, out, axis)
+    return functools.reduce(add, [term(x, y, k) for k in range(typeof(x).shape[i])])
+
+
+def _terms(lhs: Values, rhs: Values, out: Values, axis: int) -> tuple[Callable[..., Any], int, int]:
+    """Return the function `(x, y, k) -> term k` of a product, and where x and y have the summed axis."""
+    i, j = lhs.index(axis), rhs.index(axis)
     names = {"lhs": without(lhs, i), "rhs": without(rhs, j), "out": out}
-    return lambda x, y, k: dot_general(_at(x, i, k), _at(y, j, k), **names)
+    return lambda x, y, k: dot_general(_at(x, i, k), _at(y, j, k), **names), i, j
 
 
 def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j: int, many: int) -> Any:
@@ -140,9 +146,7 @@ def in_steps(e: Equation) -> Program:
     """Return the program of a product that is summed step by step along its longest summed axis."""
     lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
     axis, _ = max(summed_axes(e), key=lambda found: found[1])
-    i, j = lhs.index(axis), rhs.index(axis)
-
-    term = _term(lhs, rhs, out, i, j)
+    term, i, j = _terms(lhs, rhs, out, axis)
     return stage(lambda x, y: [_accumulated(term, x, y, i, j, 1)], [v.type for v in e.inputs], "product")
 
 
@@ -323,9 +327,8 @@ def _cholesky(x: Any) -> Any:
     zero = full_like(factor[0][0], 0)
     made = _stacked([_stacked([*row, *[zero] * (n - len(row))], -1) for row in factor], -2)
     nan = lower_part(full_like(made, np.nan))
-    spread = broadcast_in_dim(
-        positive, shape=typeof(made).shape, dimensions=tuple(range(typeof(positive).ndim))
-    )
+    axes = tuple(range(typeof(positive).ndim))
+    spread = broadcast_in_dim(positive, shape=typeof(made).shape, dimensions=axes)
     return select_n(spread, nan, made)
 
 

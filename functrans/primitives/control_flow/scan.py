@@ -121,8 +121,6 @@ class Scan(HigherOrderPrimitive):
     ) -> Any:
         fixed, out_types = consts + carry, ctx.out_types
         written = [ctx.uninitialized(t) for t in out_types[carry:]]
-        if unroll == 1:
-            unroll = ctx.steps_of_a_turn(program, length)
         return ctx.counted_loop(
             program,
             length,

@@ -1,0 +1,201 @@
+"""Fewer kernel launches on a GPU, where starting an operation takes longer than a small operation.
+
+    lu x                               ->   its steps, which XLA fuses
+    scan[program, length] *operands    ->   length/4 turns of four steps each, which write their rows,
+                                            and carry many numbers, as few arrays
+
+Factorizations of small matrices (kernel_expansions.py) are fused with what reads them, and so are
+products of small matrices in loops. Of four steps in a turn XLA makes hardly more operations than of
+one: it fuses them, and they read and write four rows at once. It writes each array by an operation
+of its own, so arrays of one type are joined. The operations and their order stay the same.
+
+Runs when a program is lowered for a GPU, after all other passes. Measured by `python -m benchmarks
+accelerator`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from functrans.caching import memo
+from functrans.ir.program import Equation, Program, program_of
+from functrans.ir.text import with_nested
+from functrans.ir.types import dtype_class
+from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
+from functrans.passes.kernels import LOOPS, is_kept
+from functrans.passes.rewrite import derived, everywhere, replaced_programs
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.contractions.convolution import conv_general_dilated
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.linalg.factors import lu
+from functrans.primitives.linalg.triangular import cholesky, triangular_solve
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape, slice_axis
+from functrans.trace import evaluate, stage, typeof
+
+# The steps of a turn, and for how many equations in a step at most. Compiling takes 1.2 times as long
+# with two steps and twice as long with four.
+STEPS = ((4, 64), (2, 512))
+TURNS = 8  # fewer are not worth it
+# Elements that an operation may read or write. Above, it takes longer than its start, and the rows of
+# several steps take memory.
+ELEMENTS = 2**20
+MATRICES = 16  # rows and columns of the matrices in products that are expanded
+# Arrays are joined to at most so many, of at most so many elements in a step. XLA tells apart by
+# conditions which of them an element belongs to, and compiles many more for minutes.
+JOINED, JOINED_ELEMENTS = 16, 4096
+
+_FACTORIZATIONS = (lu, cholesky, triangular_solve)
+
+
+def fewer_launches(program: Program) -> Program:
+    """Return the program for a GPU, with all programs nested in it; the same object if nothing is
+    to change."""
+    return program if is_kept(program) else everywhere(_with_factors, program, fewer_launches)
+
+
+def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
+    """Yield each loop of a program of which one turn runs several steps on a GPU, and how many."""
+    for p in with_nested(fewer_launches(program)):
+        for e in p.equations:
+            if e.primitive is scan and e.params.get("unroll", 1) > 1:
+                yield e, e.params["unroll"]
+
+
+def _with_factors(program: Program) -> Program:
+    return memo(program, _rewritten, _on_a_gpu)
+
+
+def _on_a_gpu(e: Equation) -> Equation:
+    if e.primitive in LOOPS:
+        inside = {p: everywhere(_with_products, p, "small products") for p in e.programs}
+        e = derived(e, params=replaced_programs(e.params, inside))
+        return _in_turns(e) if e.primitive is scan else e
+    form = FORMS[e.primitive] if e.primitive in _FACTORIZATIONS else None
+    return e if form is None or not form.takes(e) else _called(e, form.write)
+
+
+def _with_products(program: Program) -> Program:
+    return memo(program, _rewritten, _product)
+
+
+def _product(e: Equation) -> Equation:
+    if e.primitive is not dot_general:
+        return e
+    summed = [n for _, n in summed_axes(e)]
+    sizes = [n for v in e.inputs for n in v.type.shape[-2:]]
+    small = len(summed) == 1 and 0 < summed[0] <= FEW and max(sizes) <= MATRICES
+    return _called(e, sum_of_terms) if small and FORMS[dot_general].takes(e) else e
+
+
+def _rewritten(program: Program, rewrite: Callable[[Equation], Equation]) -> Program:
+    equations = [*map(rewrite, program.equations)]
+    same = all([a is b for a, b in zip(equations, program.equations, strict=True)])
+    return program if same else program.replace(equations=equations)
+
+
+def _called(e: Equation, write: Callable[..., Any]) -> Equation:
+    """Return the equation as a call of `write(*operands, **params)`, traced for it."""
+    alone = program_of([e], e.outputs, e.primitive.name)
+    program = stage(
+        lambda *xs: evaluate(alone, xs, lambda e, values: write(*values, **e.params)),
+        alone.in_types,
+        alone.name,
+    )
+    return Equation(jit, alone.inputs, e.outputs, {"program": program}, e.source, e.origin)
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def _in_turns(e: Equation) -> Equation:
+    """Return a loop with several steps in a turn, and with arrays joined, if it has small steps."""
+    program, length = e.params["program"], e.params["length"]
+    n = memo(program, _equations)
+    if e.params.get("unroll", 1) != 1 or n == 0 or length < TURNS:
+        return e
+    steps = next((k for k, most in STEPS if n <= most and length >= TURNS * k), 1)
+    state, rows = LoopLayout.of(e.params).results(program.out_types)
+    states, written = _groups(state, JOINED), _groups(rows, 2)
+    if len(states) < len(state):
+        steps = 1  # of many numbers, for which XLA compiles two steps too long
+    elif len(written) == len(rows):
+        return e if steps == 1 else derived(e, params={**e.params, "unroll": steps})
+
+    def write(*xs: Any, **params: Any) -> Any:
+        return _joined_loop(xs, {**params, "unroll": steps}, states, written)
+
+    return _called(e, write)
+
+
+def _joined_loop(
+    xs: Sequence[Any], params: dict[str, Any], states: list[list[int]], rows: list[list[int]]
+) -> list[Any]:
+    """Return the results of a scan that carries and writes groups of arrays."""
+    body, layout = params["program"], LoopLayout.of(params)
+    wide = LoopLayout(layout.consts, len(states))
+
+    def step(*xs: Any) -> list[Any]:
+        consts, state, arrays = wide.operands(xs)
+        ends, row = layout.results(evaluate(body, [*consts, *_apart(state, states, 0), *arrays]))
+        return [*_joined(ends, states), *_joined(row, rows)]
+
+    consts, state, arrays = layout.operands(xs)
+    operands = [*consts, *_joined(state, states), *arrays]
+    types = [*map(typeof, operands)]
+    slices = [t.update(shape=t.shape[1:]) for t in types[wide.fixed :]]
+    program = stage(step, [*types[: wide.fixed], *slices], body.name)
+    ends, written = wide.results(scan(*operands, **{**params, "program": program, **wide._asdict()}))
+    return [*_apart(ends, states, 0), *_apart(written, rows, 1)]
+
+
+def _groups(types: Sequence[Any], least: int) -> list[list[int]]:
+    """Return the places of small arrays of one type together, if there are at least so many, and
+    those of others alone."""
+    same: dict[Any, list[int]] = {}
+    for i, t in enumerate(types):
+        same.setdefault(t, []).append(i)
+    groups = []
+    for t, places in same.items():
+        n = min(JOINED, JOINED_ELEMENTS // max(1, t.size))
+        n = n if len(places) >= least and dtype_class(t.dtype) != "key" else 1
+        groups += [places[i : i + n] for i in range(0, len(places), max(1, n))]
+    return groups
+
+
+def _joined(xs: Sequence[Any], groups: list[list[int]]) -> list[Any]:
+    """Return an array for each group, stacked along the first axis unless it is alone."""
+    rows = [[xs[i] for i in places] for places in groups]
+    return [x[0] if len(x) == 1 else concatenate(*map(_row, x), dimension=0) for x in rows]
+
+
+def _row(x: Any) -> Any:
+    return reshape(x, shape=(1, *typeof(x).shape))
+
+
+def _apart(xs: Sequence[Any], groups: list[list[int]], axis: int) -> list[Any]:
+    """Return the arrays that were joined along an axis, in their places."""
+    found = {}
+    for x, places in zip(xs, groups, strict=True):
+        shape = typeof(x).shape
+        for k, i in enumerate(places):
+            part = slice_axis(x, axis, k, k + 1) if len(places) > 1 else x
+            found[i] = reshape(part, shape=(*shape[:axis], *shape[axis + 1 :])) if part is not x else x
+    return [found[i] for i in range(len(found))]
+
+
+def _equations(program: Program) -> int:
+    """Return the number of equations of a body; 0 if its steps are not small."""
+    equations = [e for p in with_nested(program) for e in p.equations]
+    return len(equations) if all(map(_is_small, equations)) else 0
+
+
+def _is_small(e: Equation) -> bool:
+    if e.primitive is conv_general_dilated:  # XLA times many algorithms for each of them
+        return False
+    if e.primitive.has_effects(e.params) or (e.primitive.holds_programs and e.primitive is not jit):
+        return False
+    return all([v.type.size <= ELEMENTS for v in (*e.inputs, *e.outputs)])
