@@ -41,9 +41,12 @@ def start(compile_alone: Callable[[Program], Any]) -> Callable[[Program], bool] 
 def may_be_used(jax_ctx: Any) -> bool:
     """Return whether the module is for one CPU device of this process. Exported modules run
     elsewhere, and partitioned ones contain operations between devices."""
-    module = jax_ctx.module_context
-    devices = getattr(module.axis_context, "num_devices", 1)
-    return devices == 1 and not module.lowering_parameters.for_export
+    return is_for_one_device(jax_ctx) and not jax_ctx.module_context.lowering_parameters.for_export
+
+
+def is_for_one_device(jax_ctx: Any) -> bool:
+    """Return whether the module is not partitioned."""
+    return getattr(jax_ctx.module_context.axis_context, "num_devices", 1) == 1
 
 
 def _is_someone_elses() -> bool:

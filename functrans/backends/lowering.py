@@ -78,7 +78,8 @@ class Lowering:
             if self.on_this_cpu:
                 program = passes.kernels.kernels(program, self._can_be_kernel, whole)
             elif self.platform == "gpu" and outermost:
-                program = passes.launches.fewer_launches(program)
+                alone = kernel_calls.is_for_one_device(self.jax_ctx)
+                program = passes.launches.fewer_launches(program, alone)
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}

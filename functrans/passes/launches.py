@@ -51,10 +51,13 @@ JOINED, JOINED_ELEMENTS = 16, 4096
 _FACTORIZATIONS = (lu, cholesky, triangular_solve)
 
 
-def fewer_launches(program: Program) -> Program:
+def fewer_launches(program: Program, joins: bool = True) -> Program:
     """Return the program for a GPU, with all programs nested in it; the same object if nothing is
-    to change."""
-    return program if is_kept(program) else everywhere(_with_factors, program, fewer_launches)
+    to change. `joins`: loops may join arrays, which on several GPUs may be distributed differently.
+    """
+    if is_kept(program):
+        return program
+    return everywhere(lambda p: memo(p, _rewritten, _on_a_gpu, joins), program, (fewer_launches, joins))
 
 
 def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
@@ -65,15 +68,11 @@ def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
                 yield e, e.params["unroll"]
 
 
-def _with_factors(program: Program) -> Program:
-    return memo(program, _rewritten, _on_a_gpu)
-
-
-def _on_a_gpu(e: Equation) -> Equation:
+def _on_a_gpu(e: Equation, joins: bool) -> Equation:
     if e.primitive in LOOPS:
         inside = {p: everywhere(_with_products, p, "small products") for p in e.programs}
         e = derived(e, params=replaced_programs(e.params, inside))
-        return _in_turns(e) if e.primitive is scan else e
+        return _in_turns(e, joins) if e.primitive is scan else e
     form = FORMS[e.primitive] if e.primitive in _FACTORIZATIONS else None
     return e if form is None or not form.takes(e) else _called(e, form.write)
 
@@ -91,8 +90,8 @@ def _product(e: Equation) -> Equation:
     return _called(e, sum_of_terms) if small and FORMS[dot_general].takes(e) else e
 
 
-def _rewritten(program: Program, rewrite: Callable[[Equation], Equation]) -> Program:
-    equations = [*map(rewrite, program.equations)]
+def _rewritten(program: Program, rewrite: Callable[..., Equation], *how: bool) -> Program:
+    equations = [rewrite(e, *how) for e in program.equations]
     same = all([a is b for a, b in zip(equations, program.equations, strict=True)])
     return program if same else program.replace(equations=equations)
 
@@ -111,7 +110,7 @@ def _called(e: Equation, write: Callable[..., Any]) -> Equation:
 # --- loops ----------------------------------------------------------------------------------------
 
 
-def _in_turns(e: Equation) -> Equation:
+def _in_turns(e: Equation, joins: bool) -> Equation:
     """Return a loop with several steps in a turn, and with arrays joined, if it has small steps."""
     program, length = e.params["program"], e.params["length"]
     n = memo(program, _equations)
@@ -119,7 +118,8 @@ def _in_turns(e: Equation) -> Equation:
         return e
     steps = next((k for k, most in STEPS if n <= most and length >= TURNS * k), 1)
     state, rows = LoopLayout.of(e.params).results(program.out_types)
-    states, written = _groups(state, JOINED), _groups(rows, 2)
+    least = (JOINED, 2) if joins else (len(state) + 1, len(rows) + 1)
+    states, written = _groups(state, least[0]), _groups(rows, least[1])
     if len(states) < len(state):
         steps = 1  # of many numbers, for which XLA compiles two steps too long
     elif len(written) == len(rows):

@@ -16,6 +16,7 @@ from functrans.ir.text import with_nested
 from functrans.passes import kernels, launches
 from functrans.passes.kernel_expansions import summed_axes
 from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.scan import scan
 from tests.matrix.test_loop_programs import check
 from tests.support.closeness import assert_close
 
@@ -132,6 +133,14 @@ def test_loops_with_many_arrays(carried: int):
 
     gradient = ft.grad(total, (0, 1))
     jax.tree.map(assert_close, ft.jit(gradient)(*args), ft.jit(gradient, cpu="plain")(*args))
+
+
+def test_several_devices_join_nothing():
+    program = ft.jit(many_arrays(16)).program(np.ones(16, "float32"), rows(24))
+    apart = launches.fewer_launches(program, joins=False)
+    names = {e.primitive.name for p in with_nested(apart) for e in p.equations}
+    assert "concatenate" not in names
+    assert [e.params["unroll"] for e in apart.equations if e.primitive is scan] == [2]
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
