@@ -5,15 +5,17 @@ from __future__ import annotations
 import atexit
 import functools
 import importlib
+import itertools
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from functrans import errors, runtime
 from functrans.inspect.page import asset, embedded, file_to_write, filled
+from functrans.inspect.python_source.naming import is_backward
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Program, argument_names
 from functrans.ir.source import cut, here, line_of, text_of
@@ -71,122 +73,95 @@ _LONGEST = 34  # most characters of a label
 _LISTED = 30  # most inputs listed in one box
 
 
-def of_equations(program: Program, counter: list[int] | None = None) -> Graph:
+class _Making:
+    """A graph in the making; `counter` numbers its boxes."""
+
+    def __init__(self, counter: Iterator[int]):
+        self.counter = counter
+        self.nodes: list[Node] = []
+        self.edges: list[dict[str, Any]] = []
+        self.made: dict[Any, int] = {}  # a value -> the box that computes it
+
+    def add(self, kind: str, label: str, below: str, about: str, inside: Sequence[Any] = ()) -> int:
+        """Add a box; return its number."""
+        n = next(self.counter)
+        node: Node = {"id": n, "kind": kind, "label": cut(label, _LONGEST), "below": below, "about": about}
+        self.nodes.append(node | {"inside": [*inside]})
+        return n
+
+    def join(self, values: Iterable[Any], to: int) -> None:
+        """Add an arrow from the box of each value, if it is another one."""
+        for v in values:
+            if self.made.get(v, to) != to:
+                self.edges.append({"from": self.made[v], "to": to, "label": show_type(v.type)})
+
+    def graph(self) -> Graph:
+        return {"nodes": self.nodes, "edges": _merged(self.edges)}
+
+
+def of_equations(program: Program, counter: Iterator[int] | None = None) -> Graph:
     """Return a box per input, constant, equation and output, with nested programs inside theirs."""
-    counter = counter if counter is not None else [0]
+    g = _Making(counter or itertools.count(1))
     names = Names()
-    nodes: list[Node] = []
-    edges: list[dict[str, Any]] = []
-    made: dict[Any, int] = {}
-
-    def add(kind: str, label: str, below: str = "", about: str = "", **more: Any) -> int:
-        counter[0] += 1
-        nodes.append(
-            {
-                "id": counter[0],
-                "kind": kind,
-                "label": cut(label, _LONGEST),
-                "below": cut(below, _LONGEST),
-                "about": about,
-                **more,
-            }
-        )
-        return counter[0]
-
     used = {v for e in program.equations for v in e.inputs} | set(program.outputs)
     places = argument_names(program)
     for kind, given in (("input", program.inputs), ("constant", program.constants)):
         for v in given:
             typed = names.typed(v)
             if v in used and v in places:
-                made[v] = add(kind, _end(places[v]), typed, f"{kind} {places[v]}")
+                g.made[v] = g.add(kind, _end(places[v]), cut(typed, _LONGEST), f"{kind} {places[v]}")
             elif v in used:
-                made[v] = add(kind, typed, about=kind)
+                g.made[v] = g.add(kind, typed, "", kind)
     for e in program.equations:
         told = [show_equation(e, names), provenance(e), text_of(e.source)]
         about = "\n".join([*told, *e.primitive.listing(e.params)]).strip()
-        inside: list[dict[str, Any]] = (
-            [
-                {"label": label.rstrip(": ") or inner.name, "graph": of_equations(inner, counter)}
-                for label, inner in nested(e.params)
-            ]
-            if e.primitive.holds_programs
-            else []
-        )
+        inside: list[dict[str, Any]] = [
+            {"label": label.rstrip(": ") or inner.name, "graph": of_equations(inner, g.counter)}
+            for label, inner in (nested(e.params) if e.primitive.holds_programs else ())
+        ]
         count = sum([size(i["graph"]) for i in inside])
-        below = f"{count} inside" if inside else _place(e)
-        here = add(_direction(e), _label(e), below, about, inside=inside)
-        for v in e.inputs:
-            if v in made:
-                edges.append({"from": made[v], "to": here, "label": show_type(v.type)})
-        made.update(dict.fromkeys(e.outputs, here))
+        below = f"{count} inside" if inside else cut(_place(e), _LONGEST)
+        here = g.add(_direction(e), _label(e), below, about, inside)
+        g.join(e.inputs, here)
+        g.made.update(dict.fromkeys(e.outputs, here))
     for i, out in enumerate(program.outputs):
         label = f"result {i}" if len(program.outputs) > 1 else "result"
-        here = add("output", label, names.atom(out) if isinstance(out, Literal) else "")
-        if out in made:
-            edges.append({"from": made[out], "to": here, "label": show_type(out.type)})
-    return {"nodes": nodes, "edges": _merged(edges)}
+        g.join([out], g.add("output", label, names.atom(out) if isinstance(out, Literal) else "", ""))
+    return g.graph()
 
 
 def of_lines(program: Program) -> Graph:
     """Return a box per user line and direction, with arrows for the values passed between them."""
+    g = _Making(itertools.count(1))
     groups: dict[Any, list[Equation]] = {}
     for e in program.equations:
         groups.setdefault(_group(e), []).append(e)
-    number = {group: i + 1 for i, group in enumerate(groups)}
-    nodes: list[Node] = []
-    made: dict[Any, int] = {}
-    for group, equations in groups.items():
+    boxes = []
+    for equations in groups.values():
         first = equations[0]
         kinds = Counter([e.primitive.name for e in equations]).most_common(8)
         about = ", ".join([f"{n} x {name}" if n > 1 else name for name, n in kinds])
         label = text_of(first.source) or _place(first) or first.primitive.name
         below = f"{_place(first)} · {len(equations)} equations"
-        nodes.append(
-            {
-                "id": number[group],
-                "kind": _direction(first),
-                "label": cut(label, _LONGEST),
-                "below": below,
-                "about": f"{label}\n{provenance(first)}\n{about}",
-                "inside": [],
-            }
-        )
-        made.update({v: number[group] for e in equations for v in e.outputs})
-    edges = []
-    ends: Sequence[tuple[str, Sequence[Any]]] = (("input", program.inputs), ("output", program.outputs))
-    for kind, given in ends:
-        if given:
-            at = len(groups) + 1 + (kind == "output")
-            nodes.append(
-                {
-                    "id": at,
-                    "kind": kind,
-                    "label": f"{len(given)} {kind}s",
-                    "below": "",
-                    "about": _listed(program) if kind == "input" else kind,
-                    "inside": [],
-                }
-            )
-            if kind == "input":
-                made.update(dict.fromkeys(given, at))
-            else:
-                edges += [_edge(made[v], at, v) for v in dict.fromkeys(given) if v in made]
-    for e in program.equations:
-        here = number[_group(e)]
-        edges += [_edge(made[v], here, v) for v in dict.fromkeys(e.inputs) if v in made]
-    return {"nodes": nodes, "edges": _merged([e for e in edges if e["from"] != e["to"]])}
+        boxes.append(g.add(_direction(first), label, below, f"{label}\n{provenance(first)}\n{about}"))
+        g.made.update({v: boxes[-1] for e in equations for v in e.outputs})
+    if program.inputs:
+        given = g.add("input", f"{len(program.inputs)} inputs", "", _listed(program))
+        g.made.update(dict.fromkeys(program.inputs, given))
+    if program.outputs:
+        results = g.add("output", f"{len(program.outputs)} outputs", "", "output")
+        g.join(dict.fromkeys(program.outputs), results)
+    for box, equations in zip(boxes, groups.values(), strict=True):
+        for e in equations:
+            g.join(dict.fromkeys(e.inputs), box)
+    return g.graph()
 
 
 def size(graph: Graph) -> int:
     """Return the number of equation boxes, nested ones included."""
-    inner = [i["graph"] for n in graph["nodes"] for i in n.get("inside", ())]
+    inner = [i["graph"] for n in graph["nodes"] for i in n["inside"]]
     own = sum([n["kind"] in ("forward", "backward") for n in graph["nodes"]])
     return own + sum([size(g) for g in inner])
-
-
-def _edge(source: int, to: int, v: Any) -> dict[str, Any]:
-    return {"from": source, "to": to, "label": show_type(v.type)}
 
 
 def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -203,13 +178,7 @@ def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _direction(e: Equation) -> str:
-    """Return whether the equation is forward or backward (made by a transposition)."""
-    origin = e.origin
-    while origin is not None:
-        if origin.how == "transpose of":
-            return "backward"
-        origin = origin.equation.origin
-    return "forward"
+    return "backward" if is_backward(e) else "forward"
 
 
 def _group(e: Equation) -> Any:
@@ -336,6 +305,6 @@ def _holding(graph: Graph) -> list[int]:
     """Return the boxes that hold programs, at all depths."""
     found = []
     for n in graph["nodes"]:
-        if n.get("inside"):
+        if n["inside"]:
             found += [n["id"], *[i for part in n["inside"] for i in _holding(part["graph"])]]
     return found

@@ -20,7 +20,7 @@ from functrans.inspect.page import asset, embedded, file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
-from functrans.ir.source import brief_with_type, cut, here, is_users, line_of
+from functrans.ir.source import brief_with_type, cut, here, history, is_users, line_of
 from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
@@ -237,11 +237,8 @@ def _cost(e: Equation) -> tuple[int, int]:
 
 def _how(e: Equation) -> str:
     """Return e.g. `transpose of jvp of sin`; empty for an equation that the user wrote."""
-    steps = []
-    while e.origin is not None:
-        steps.append(e.origin.how)
-        e = e.origin.equation
-    return " ".join([*steps, e.primitive.name]) if steps else ""
+    steps, first = history(e)
+    return " ".join([*steps, first.primitive.name]) if steps else ""
 
 
 # --- the user's source ----------------------------------------------------------------------------

@@ -8,6 +8,7 @@ operands without NaNs, or an infinity from finite operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -17,9 +18,10 @@ from functrans.flags import flags, unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.observers import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
+from functrans.inspect.python_source.naming import is_derived
 from functrans.inspect.staged import check_given, check_values, named_summary, passes_of, staged, summary
 from functrans.ir.program import Equation, Program, argument_names
-from functrans.ir.source import describe, here, location
+from functrans.ir.source import describe, here, history, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
@@ -65,6 +67,7 @@ class NanFinding(NamedTuple):
         return "\n".join(lines)
 
 
+@dataclass(eq=False, repr=False)
 class NanReport(Saved):
     """The report of `find_nan`; printable.
 
@@ -74,13 +77,10 @@ class NanReport(Saved):
     results  : indices of the results that are not finite
     """
 
-    def __init__(
-        self, findings: Sequence[NanFinding], inputs: dict[int, str], results: Sequence[int], count: int
-    ):
-        self.findings = findings
-        self.inputs = inputs
-        self.results = results
-        self.count: int = count
+    findings: Sequence[NanFinding]
+    inputs: dict[int, str]
+    results: Sequence[int]
+    count: int
 
     @property
     def first(self) -> NanFinding | None:
@@ -266,8 +266,5 @@ def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str
 
 def _forward(eqn: Equation) -> str:
     """Return the user's operation that an equation is a derivative of, and its line."""
-    origin, differentiated = eqn.origin, False
-    while origin is not None:
-        differentiated |= origin.how in ("jvp of", "transpose of")
-        eqn, origin = origin.equation, origin.equation.origin
-    return f"{eqn.primitive.name} at {describe(eqn.source)}" if differentiated else ""
+    first = history(eqn)[1]
+    return f"{first.primitive.name} at {describe(first.source)}" if is_derived(eqn) else ""

@@ -12,7 +12,8 @@ primitives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -47,15 +48,13 @@ class Frame:
         self.key: tuple[Any, ...] = () if holder is None else (*holder.key, label, step)
 
 
+@dataclass(slots=True, eq=False)
 class Place:
     """An equation that is being run: equation `index` of its frame's program."""
 
-    __slots__ = ("equation", "frame", "index")
-
-    def __init__(self, frame: Frame, index: int, equation: Equation):
-        self.frame: Frame = frame
-        self.index: int = index
-        self.equation: Equation = equation
+    frame: Frame
+    index: int
+    equation: Equation
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -151,15 +150,14 @@ def observe(
     return walk.run(top, values[n:])
 
 
-class _Walk:
+class _Walk(NamedTuple):
     """One call of `observe`."""
 
-    def __init__(self, run_one: RunOne, before: Any, after: Any, keep: bool, given: Any):
-        self.run_one = run_one
-        self.given = given
-        self.before = before
-        self.after = after
-        self.keep = keep
+    run_one: RunOne
+    before: Any
+    after: Any
+    keep: bool
+    given: Any
 
     def run(self, frame: Frame, values: Sequence[Any]) -> list[Any]:
         """Run a frame's program and return its results."""

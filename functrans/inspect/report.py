@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from functrans.inspect.observers import Place
@@ -89,6 +90,7 @@ class Result(NamedTuple):
     reference: float | None
 
 
+@dataclass(eq=False, repr=False)
 class Report(Saved):
     """The report of `compare`; printable.
 
@@ -104,30 +106,20 @@ class Report(Saved):
     parted    : where the control flow of XLA and the float64 reference differs (branch, step count)
     """
 
-    def __init__(
-        self,
-        program: Program,
-        first: Finding | None,
-        worst: Sequence[Finding],
-        amplified: Any,
-        results: Sequence[Result],
-        count: int,
-        curve: Sequence[float],
-        parted: str | None,
-        compiled: bool,
-        aligned: bool,
-    ):
-        self.program = program
-        self.first = first
-        self.worst = worst
-        self.amplified = amplified
-        self.results = results
-        self.count = count
-        self.curve = curve
-        self.parted = parted
-        self.compiled = compiled
-        self.aligned = aligned
-        self.ok: bool = first is None and all(r.ok for r in results)
+    program: Program
+    first: Finding | None
+    worst: Sequence[Finding]
+    amplified: Any
+    results: Sequence[Result]
+    count: int
+    curve: Sequence[float]
+    parted: str | None
+    compiled: bool
+    aligned: bool
+
+    @property
+    def ok(self) -> bool:
+        return self.first is None and all(r.ok for r in self.results)
 
     @property
     def verdict(self) -> str:

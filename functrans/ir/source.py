@@ -218,13 +218,17 @@ def definition(code: CodeType) -> str:
     return describe((code, 0))
 
 
+def history(equation: Any) -> tuple[list[str], Any]:
+    """Return the transformations that made an equation, last first, and the user's equation that
+    they began with: itself, if there are none."""
+    steps = []
+    while equation.origin is not None:
+        steps.append(equation.origin.how)
+        equation = equation.origin.equation
+    return steps, equation
+
+
 def equation_source(equation: Any) -> str:
     """Describe the source of an equation with its transformations: `transpose of jvp of dot_general
     at ...`."""
-    steps = []
-    origin = equation.origin
-    while origin is not None:
-        steps.append(origin.how)
-        origin = origin.equation.origin
-    how = " ".join(steps)
-    return (how + " " if how else "") + describe(equation.source)
+    return " ".join([*history(equation)[0], describe(equation.source)])

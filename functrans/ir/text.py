@@ -32,7 +32,7 @@ import numpy as np
 from functrans import runtime
 from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var
-from functrans.ir.source import line_of
+from functrans.ir.source import history, line_of
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
 
 WIDTH = 100
@@ -278,14 +278,8 @@ def provenance(eqn: Equation) -> str:
     if code is not None:
         file = os.path.basename(code[0].co_filename)
         where = f"{file}:{line_of(code)} ({code[0].co_qualname})"
-    steps: list[str] = []
-    first = eqn
-    while first.origin is not None:
-        steps.append(first.origin.how)
-        first = first.origin.equation
-    if steps:
-        steps.append(first.primitive.name)
-    return f"{where}, {' '.join(steps)}" if steps else where
+    steps, first = history(eqn)
+    return f"{where}, {' '.join([*steps, first.primitive.name])}" if steps else where
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from functrans import pytrees
 from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
-from functrans.ir.source import line_of, text_of
+from functrans.ir.source import history, line_of, text_of
 from functrans.passes.rewrite import children_first
 
 _ASSIGNED = re.compile(r"([A-Za-z]\w*)\s*(?::[^=]*)?=(?!=)")
@@ -80,21 +80,12 @@ def _letters() -> Iterator[str]:
 
 def is_backward(e: Equation) -> bool:
     """Return whether the equation was made by a transposition."""
-    return "transpose of" in _steps(e)
+    return "transpose of" in history(e)[0]
 
 
 def is_derived(e: Equation) -> bool:
     """Return whether the equation was made by a differentiation."""
-    steps = _steps(e)
-    return "transpose of" in steps or "jvp of" in steps
-
-
-def _steps(e: Equation) -> list[str]:
-    steps, origin = [], e.origin
-    while origin is not None:
-        steps.append(origin.how)
-        origin = origin.equation.origin
-    return steps
+    return not {"transpose of", "jvp of"}.isdisjoint(history(e)[0])
 
 
 def function_code(program: Program) -> CodeType | None:
