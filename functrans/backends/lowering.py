@@ -66,11 +66,7 @@ class Lowering:
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
-            program = passes.fusion_boundaries.apart(program)
-        if self.on_this_cpu:
-            program = passes.fusion_boundaries.computed_once(program)
-            program = passes.fusion_boundaries.by_rows(program)
-            program = passes.fusion_boundaries.hashes_apart(program)
+            program = passes.fusion_boundaries.unfused(program, self.on_this_cpu)
         outermost, self._outermost = self._outermost, False
         whole = outermost and not self._single
         # Without a call or a loop the passes need not be loaded for a single operation.

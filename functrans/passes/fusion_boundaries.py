@@ -1,7 +1,7 @@
 """Keep XLA:CPU from fusing operations that are faster apart. Measured in `benchmarks/cliffs.md`.
 
-`apart`, `computed_once`, `by_rows` and `hashes_apart` run when a program is lowered for a CPU, after
-the other passes. Nested programs are unchanged, and lowered separately.
+`unfused` runs when a program is lowered for a CPU, after the other passes. Nested programs are
+unchanged, and lowered separately.
 """
 
 from __future__ import annotations
@@ -24,6 +24,19 @@ from functrans.primitives.random.bits import random_bits, random_fold_in, random
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
 from functrans.trace import stage
 
+
+def unfused(program: Program, on_this_cpu: bool) -> Program:
+    """Return the program with all of these operations kept apart, or, for the CPU of another
+    machine, large broadcasts only; the same object if there are none."""
+    return memo(program, _unfused, on_this_cpu)
+
+
+def _unfused(program: Program, on_this_cpu: bool) -> Program:
+    for rewrite in (apart, computed_once, by_rows, hashes_apart) if on_this_cpu else (apart,):
+        program = rewrite(program)
+    return program
+
+
 # --- large broadcasts: a separate copy for each equation that reads one ---------------------------
 #
 # XLA fuses a broadcast into each loop that reads it. XLA:CPU's library kernels for reductions fuse
@@ -39,10 +52,6 @@ _TIMES = 8  # minimal ratio of the result's size to the operand's
 def apart(program: Program) -> Program:
     """Return the program with a copy of each large broadcast per equation that reads it; the same
     object if each is read once."""
-    return memo(program, _apart)
-
-
-def _apart(program: Program) -> Program:
     broadcasts = [e for e in program.equations if e.primitive is broadcast_in_dim]
     repeated = {e.outputs[0]: e for e in broadcasts if _repeats(e)}
     if not repeated:
@@ -90,10 +99,6 @@ _VECTOR_SIZE, _SHIFTED_SIZE = 2**17, 4096
 def computed_once(program: Program) -> Program:
     """Return the program with each array that is computed element by element, and read by slices
     that overlap, computed in a function of its own; the same object if there are none."""
-    return memo(program, _computed_once)
-
-
-def _computed_once(program: Program) -> Program:
     read: Counter[Any] = Counter()
     for e in program.equations:
         if e.primitive is slice_:
@@ -136,10 +141,6 @@ _HASHES = (random_bits, random_split, random_fold_in, threefry2x32)
 def hashes_apart(program: Program) -> Program:
     """Return the program with each hash in a function of its own; the same object if there are none,
     or nothing else."""
-    return memo(program, _hashes_apart)
-
-
-def _hashes_apart(program: Program) -> Program:
     if len(program.equations) == 1:
         return program
     return _with_alone(program, lambda e: e.primitive in _HASHES)
@@ -163,10 +164,6 @@ _APART, _LEAST = 512, 1024  # bytes of a row; shorter ones are hardly slower
 def by_rows(program: Program) -> Program:
     """Return the program with large products over the rows of both operands computed from a copy of
     one; the same object if there are none."""
-    return memo(program, _by_rows)
-
-
-def _by_rows(program: Program) -> Program:
     if not any([e.primitive is dot_general for e in program.equations]):
         return program
     turned = {e.inputs[0] for e in program.equations if e.primitive is transpose}

@@ -16,13 +16,14 @@ from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
 from functrans.passes.rewrite import (
+    Replaced,
     Rewrite,
     children_first,
     derived,
     everywhere,
-    finished,
     program_pass,
     renaming,
+    replacing,
     with_programs,
 )
 from functrans.primitives.base import PRIMITIVES
@@ -156,15 +157,13 @@ def _draws(program: Program) -> bool:
 
 
 def _spliced(program: Program, open_: dict[Program, int]) -> Program:
-    equations: list[Equation] = []
-    known: dict[Var, Any] = {}  # result of a call -> its value now
-    notes: list[Rewrite] = []
     taken = {v for e in program.equations for v in e.outputs} if open_ else set()
-    for e in renaming(program.equations, known):
-        if e.primitive is not jit or e.params["program"] not in open_:
-            equations.append(e)
-            continue
+
+    def inlined(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         called = e.params["program"]
+        if called not in open_:
+            return None
+        equations: list[Equation] = []
         names: dict[Any, Any] = {
             v: _at_type(x, v, e, equations) for v, x in zip(called.inputs, e.inputs, strict=True)
         }
@@ -177,10 +176,9 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
         # A library's own lines are not kept: its equations are at the line of the call.
         equations += [one if one.source is not None else derived(one, source=e.source) for one in inside]
         known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
-        notes.append((called.name or "jit", (e,)))
-    if not notes:
-        return program
-    return finished(program, equations, renamed_all(program.outputs, known), notes)
+        return Replaced(equations, name=called.name or "jit")
+
+    return replacing(program, (jit,), inlined)
 
 
 def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ Values = Sequence[Any]
 Names = tuple[int, ...]  # of axes
 
 
-class Form:
+class Form(NamedTuple):
     """An expansion of an operation.
 
     write             : operands, parameters -> the results
@@ -73,17 +73,10 @@ class Form:
     sums(equation)    : whether it contains a reduction that XLA may hand to a library
     """
 
-    def __init__(
-        self,
-        write: Callable[..., Any],
-        takes: Callable[[Equation], bool],
-        elements: Callable[[Equation], int],
-        sums: Callable[[Equation], bool] = lambda e: False,
-    ):
-        self.write = write
-        self.takes = takes
-        self.elements = elements
-        self.sums = sums
+    write: Callable[..., Any]
+    takes: Callable[[Equation], bool]
+    elements: Callable[[Equation], int]
+    sums: Callable[[Equation], bool] = lambda e: False
 
 
 # --- products -------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune, renamed, renamed_all
-from functrans.passes.rewrite import Rewrite, everywhere, finished, program_pass, renaming, uses
+from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
 from functrans.primitives.calls.captured import constant
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.predictive_commoning import commoned
@@ -41,30 +41,21 @@ def loops(program: Program) -> Program:
 
 
 def _each(program: Program) -> Program:
-    if not any([e.primitive is scan or e.primitive is while_loop for e in program.equations]):
+    if not any([e.primitive in _SHRINK for e in program.equations]):
         return program
     read = uses(program)
-    equations: list[Equation] = []
-    known: dict[Var, Any] = {}
-    notes: list[Rewrite] = []
-    for e in renaming(program.equations, known):
-        shrink = _SHRINK.get(e.primitive)
-        if shrink is None:
-            equations.append(e)
-            continue
+
+    def simpler(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         start, loop = _commoned(e)
-        found = shrink(loop, [read[v] > 0 for v in loop.outputs])
+        found = _SHRINK[e.primitive](loop, [read[v] > 0 for v in loop.outputs])
         if found is None and loop is e:
-            equations.append(e)
-            continue
+            return None
         before, made, replaced = found or ([], loop, {})
-        before = [*start, *before]
-        equations += [*before, made]
         known.update(replaced)
-        notes.append((e.primitive.name, (e, *[n.origin.equation for n in before if n.origin])))
-    if not notes:
-        return program
-    return finished(program, equations, renamed_all(program.outputs, known), notes)
+        before = [*start, *before]
+        return Replaced([*before, made], [n.origin.equation for n in before if n.origin])
+
+    return replacing(program, _SHRINK, simpler)
 
 
 # The rewritten loop: equations before it, the loop, and replacements for results of the old one.

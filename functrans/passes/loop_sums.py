@@ -85,13 +85,11 @@ def _each(program: Program) -> Program:
             readers[v].append(e)
     outputs = set(program.outputs)
 
-    def with_sums(e: Equation, known: dict[Var, Any]) -> Replaced:
+    def with_sums(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         sums = _sums(e, readers, outputs)
-        if not sums:
-            return None
-        return _with_sums(e, sums, known), [s.equation for s in sums]
+        return Replaced(_with_sums(e, sums, known), [s.equation for s in sums]) if sums else None
 
-    return replacing(program, scan, with_sums)
+    return replacing(program, (scan,), with_sums)
 
 
 def _sums(e: Equation, readers: Readers, outputs: set[Any]) -> list[SumOfWritten]:
@@ -199,13 +197,12 @@ _MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums co
 def accumulated(program: Program) -> Program:
     """Move the contractions that scans accumulate after them; nested programs are unchanged."""
 
-    def without(e: Equation, known: dict[Var, Any]) -> Replaced:
+    def without(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         sums = _leaving(e)
-        if not sums:
-            return None
-        return _without(e, sums, known), [root for s in sums for root in s.roots]
+        roots = [root for s in sums for root in s.roots]
+        return Replaced(_without(e, sums, known), roots) if sums else None
 
-    return replacing(program, scan, without)
+    return replacing(program, (scan,), without)
 
 
 class Accumulator(NamedTuple):

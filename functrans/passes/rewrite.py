@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import chain
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import ml_dtypes
 
@@ -45,14 +44,11 @@ def program_pass(run: _Pass) -> _Pass:
 # --- nested programs ------------------------------------------------------------------------------
 
 
-def children_first(
-    program: Program, below: Callable[[Program], list[Program]] = attrgetter("children")
-) -> list[Program]:
-    """Return every program nested in this one, each once, and this one last; without recursion.
-    `below` returns the nested programs to visit."""
+def children_first(program: Program) -> list[Program]:
+    """Return every program nested in this one, each once, and this one last; without recursion."""
     order: list[Program] = []
     seen = {program}
-    stack = [(program, iter(below(program)))]
+    stack = [(program, iter(program.children))]
     while stack:
         p, rest = stack[-1]
         child = next((q for q in rest if q not in seen), None)
@@ -61,7 +57,7 @@ def children_first(
             stack.pop()
         else:
             seen.add(child)
-            stack.append((child, iter(below(child))))
+            stack.append((child, iter(child.children)))
     return order
 
 
@@ -142,26 +138,31 @@ def uses(program: Program) -> Counter[Any]:
     return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
 
 
-# The equations that replace one, and the others that were merged into it; None: no change.
-Replaced = tuple[Iterable[Equation], Sequence[Equation]] | None
+class Replaced(NamedTuple):
+    """The equations that replace one; the others that were merged into it; the name of the rewrite,
+    if it is not that of the operation."""
+
+    equations: Iterable[Equation]
+    merged: Sequence[Equation] = ()
+    name: str = ""
 
 
 def replacing(
-    program: Program, primitive: Any, replaced: Callable[[Equation, dict[Var, Any]], Replaced]
+    program: Program, primitives: Container[Any], rule: Callable[[Equation, dict[Var, Any]], Replaced | None]
 ) -> Program:
-    """Replace each equation of a primitive by `replaced(equation, known)`, which adds to `known`
-    the new values of its results. Return the same object if nothing changed."""
+    """Replace equations of these primitives by what `rule(equation, known)` returns, which adds to
+    `known` the new values of their results; None: no change. Return the same object if nothing
+    changed."""
     equations: list[Equation] = []
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     for e in renaming(program.equations, known):
-        found = replaced(e, known) if e.primitive is primitive else None
+        found = rule(e, known) if e.primitive in primitives else None
         if found is None:
             equations.append(e)
             continue
-        made, others = found
-        equations += made
-        notes.append((e.primitive.name, (e, *others)))
+        equations += found.equations
+        notes.append((found.name or e.primitive.name, (e, *found.merged)))
     if not notes:
         return program
     return finished(program, equations, renamed_all(program.outputs, known), notes)
