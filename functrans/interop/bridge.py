@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -53,19 +54,13 @@ class _Value:
         self.aval = aval
 
 
-class _Traceback:
-    """The source info of a JAX equation: empty, since we are at that source line now."""
-
-    traceback = None
-
-
 class _Equation:
     """One application of a JAX primitive, in the role of a jaxpr equation. The abstract evaluation
     of its results is lazy, since it takes longer than everything else."""
 
     __slots__ = ("_avals", "_made", "params", "primitive")
 
-    source_info = _Traceback()
+    source_info = SimpleNamespace(traceback=None)  # since we are at that source line now
 
     def __init__(self, primitive: Any, params: dict[str, Any], operands: Sequence[Any]):
         self.primitive = primitive

@@ -15,6 +15,7 @@ program's equations are handled like JAX's:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from jax._src import checkify
 
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
-from functrans.interop.sharded_programs import Part, divided
+from functrans.interop.sharded_programs import divided, run_parts
 from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
@@ -36,7 +37,6 @@ from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import div
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import Indexed
-from functrans.trace import materialize
 
 _WINDOWS = (dynamic_slice, dynamic_update_slice)
 _LOOPS = (scan, while_loop, cond)
@@ -52,29 +52,19 @@ def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[An
     return checks.error, outs
 
 
+@dataclass
 class _Checks:
     """The accumulated error while a program is interpreted."""
 
-    def __init__(self, context: Sequence[Any], error: Any, kinds: Any, preparation: Preparation):
-        self.context = context
-        self.error = error
-        self.kinds = kinds
-        self.preparation = preparation
+    context: Sequence[Any]
+    error: Any
+    kinds: Any
+    preparation: Preparation
 
     def run(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
-
-        def read(v: Any) -> Any:
-            return env[v] if v.__class__ is Var else materialize(v)
-
-        for part in divided(program.equations, program.outputs, self.stands_alone):
-            if part.__class__ is Part:
-                outs = xla.bind(part.program, [env[v] for v in part.reads], self.preparation)
-                env.update(zip(part.gives, outs, strict=True))
-            else:
-                outs = self.equation(part, [read(v) for v in part.inputs])
-                env.update(zip(part.outputs, outs, strict=True))
-        return [read(v) for v in program.outputs]
+        env = dict(zip(program.inputs, operands, strict=True))
+        parts = divided(program.equations, program.outputs, self.stands_alone)
+        return run_parts(parts, program.outputs, env, self.equation, self.preparation)
 
     def stands_alone(self, e: Equation) -> bool:
         """Return whether the equation has something to check."""

@@ -35,17 +35,35 @@ class Part(NamedTuple):
 @runtime.answers(runtime.run_sharded)
 def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
     """Bind the parts of a program (without constants) in JAX's current trace."""
+
+    def by_jax(e: Equation, values: Sequence[Any]) -> list[Any]:
+        params = {k: v for k, v in e.params.items() if k != "sizes"}
+        return [e.primitive.by_jax(*values, **params)]
+
     parts, outputs = memo(program, _parts)
-    env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
+    return run_parts(parts, outputs, dict(zip(program.inputs, operands, strict=True)), by_jax, preparation)
+
+
+def run_parts(
+    parts: Sequence[Any],
+    outputs: Sequence[Any],
+    env: dict[Any, Any],
+    run_alone: Callable[[Equation, Sequence[Any]], Sequence[Any]],
+    preparation: Preparation,
+) -> list[Any]:
+    """Run what `divided` returned, given the values of the inputs in `env`; return the outputs.
+    `run_alone` runs the equations that stand alone."""
+
+    def read(v: Any) -> Any:
+        return env[v] if v.__class__ is Var else materialize(v)
+
     for part in parts:
         if part.__class__ is Part:
             outs = xla.bind(part.program, [env[v] for v in part.reads], preparation)
             env.update(zip(part.gives, outs, strict=True))
         else:
-            params = {k: v for k, v in part.params.items() if k != "sizes"}
-            values = [env[v] if v.__class__ is Var else materialize(v) for v in part.inputs]
-            env[part.outputs[0]] = part.primitive.by_jax(*values, **params)
-    return [env[v] if v.__class__ is Var else materialize(v) for v in outputs]
+            env.update(zip(part.outputs, run_alone(part, [read(v) for v in part.inputs]), strict=True))
+    return [read(v) for v in outputs]
 
 
 def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:

@@ -384,14 +384,10 @@ class Function:
             lines.append(f"        run by JAX: {self.refused}")
         elif explain:
             lines.append("        taken over")
-        for report, n in _counted(self.reports).items():
+        for report, n in Counter(map(_told, self.reports)).items():
             lines += [f"        {line}" for line in report.split("\n")]
             lines[-1] += f" ({n} times)" if n > 1 else ""
         return "\n".join(lines)
-
-
-def _counted(reports: list[Report]) -> Counter[str]:
-    return Counter(map(_told, reports))
 
 
 def _told(report: Report) -> str:

@@ -183,15 +183,13 @@ class _Mapped:
         return materialize(reduce_sum(y, axes=(d,)))
 
 
-_api: Any = api
-_batching: Any = batching
-_numpy: Any = jax.numpy
-_shard_map: Any = shard_map
-_pjit: Any = pjit
-_custom_derivatives: Any = custom_derivatives
-_api.vjp, _batching.batch, _numpy.einsum = _vjp, _batch, _einsum
-_shard_map._shmap_checks = _shard_map_checks
-_pjit.assert_shardings_equal = _assert_shardings_equal
-_custom_derivatives._maybe_perturbed = _maybe_perturbed
-_source_info: Any = source_info_util
-_source_info.extend_name_stack = _NamedScope
+for _module, _name, _ours in (
+    (api, "vjp", _vjp),
+    (batching, "batch", _batch),
+    (jax.numpy, "einsum", _einsum),
+    (shard_map, "_shmap_checks", _shard_map_checks),
+    (pjit, "assert_shardings_equal", _assert_shardings_equal),
+    (custom_derivatives, "_maybe_perturbed", _maybe_perturbed),
+    (source_info_util, "extend_name_stack", _NamedScope),
+):
+    setattr(_module, _name, _ours)

@@ -12,23 +12,13 @@ from jax._src.core import ClosedJaxpr, jaxpr_as_fun
 
 from functrans import lax
 from functrans.flags import flags
-from functrans.interop.jaxprs.walk import (
-    Imported,
-    like,
-    means,
-    opaque,
-    operation,
-    plain,
-    repeated,
-    same,
-    spread,
-    traced,
-)
+from functrans.interop.jaxprs.walk import Imported, like, means, opaque, plain, repeated, same, spread, traced
+from functrans.ir.program import PRIMITIVES
 from functrans.ir.types import dtype_class, float0
 from functrans.primitives.elementwise.bitwise import xor
 from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast, convert_element_type
 from functrans.primitives.elementwise.families import full_like, lt
-from functrans.primitives.elementwise.selection import optimization_barrier, select_n
+from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.random import bits as prims
 from functrans.primitives.shape.joining import concatenate, iota
@@ -49,12 +39,15 @@ same("bessel_i0e", "bessel_i1e", "igamma", "igammac", "igamma_grad_a", "random_g
 same("regularized_incomplete_beta")
 same("copy", "stop_gradient")
 
-like("integer_pow", y="y")
+like("integer_pow", "y")
 like("bitcast_convert_type", dtype="new_dtype")
-like("reduce_precision", exponent_bits="exponent_bits", mantissa_bits="mantissa_bits")
-like("name", name="name")
+like("reduce_precision", "exponent_bits mantissa_bits")
+like("name", "name")
 like("select_n")
 like("clamp")
+like("conj")
+like("add_any", ours="add")
+like("optimization_barrier")
 
 
 @means("one_minus_square")
@@ -97,17 +90,12 @@ def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
             v = bitcast_convert_type(v, dtype=bits)
             v = select_n(lt(v, 0), v, xor(v, full_like(v, np.iinfo(bits).max)))
         keys.append(v)
-    return operation(eqn, eqn.primitive.name.removesuffix("_to"))(*keys)
-
-
-@means("conj")
-def _conj(eqn: Any, x: Any) -> Any:
-    return operation(eqn, "conj")(x)
+    return PRIMITIVES[eqn.primitive.name.removesuffix("_to")](*keys)
 
 
 @means("round")
 def _round(eqn: Any, x: Any) -> Any:
-    return operation(eqn, "round")(x, rounding_method=int(eqn.params["rounding_method"]))
+    return PRIMITIVES["round"](x, rounding_method=int(eqn.params["rounding_method"]))
 
 
 @means("mul")
@@ -127,16 +115,6 @@ def _convert(eqn: Any, x: Any) -> Any:
     return convert_element_type(x, dtype=np.dtype(dtype), weak_type=bool(weak))
 
 
-@means("add_any")
-def _add_any(eqn: Any, x: Any, y: Any) -> Any:
-    return operation(eqn, "add")(x, y)
-
-
-@means("optimization_barrier")
-def _barrier(eqn: Any, *values: Any) -> Any:
-    return optimization_barrier(*values)
-
-
 @means(
     "copy_p",
     "pvary",
@@ -154,13 +132,13 @@ def _itself(eqn: Any, *values: Any) -> Any:
 
 # --- shapes ---------------------------------------------------------------------------------------
 
-like("transpose", permutation="permutation")
-like("squeeze", dimensions="dimensions")
-like("rev", dimensions="dimensions")
-like("concatenate", dimension="dimension")
+like("transpose", "permutation")
+like("squeeze", "dimensions")
+like("rev", "dimensions")
+like("concatenate", "dimension")
 like("pad", config="padding_config")
-like("split", sizes="sizes", axis="axis")
-like("iota", dtype="dtype", shape="shape", dimension="dimension")
+like("split", "sizes axis")
+like("iota", "dtype shape dimension")
 
 
 @means("broadcast_in_dim")
@@ -177,7 +155,7 @@ def _broadcast_to(eqn: Any, x: Any) -> Any:
 def _reshape(eqn: Any, x: Any) -> Any:
     order = eqn.params.get("dimensions")
     if order is not None:
-        x = operation(eqn, "transpose")(x, permutation=plain(order))
+        x = PRIMITIVES["transpose"](x, permutation=plain(order))
     return reshape(x, shape=plain(eqn.params["new_sizes"]))
 
 
@@ -185,7 +163,7 @@ def _reshape(eqn: Any, x: Any) -> Any:
 def _slice(eqn: Any, x: Any) -> Any:
     start, limit = plain(eqn.params["start_indices"]), plain(eqn.params["limit_indices"])
     strides = plain(eqn.params["strides"] or (1,) * len(start))
-    return operation(eqn, "slice")(x, start=start, limit=limit, strides=strides)
+    return PRIMITIVES["slice"](x, start=start, limit=limit, strides=strides)
 
 
 @means("stack")
@@ -234,21 +212,21 @@ def _empty(eqn: Any) -> Any:
 # --- reductions -----------------------------------------------------------------------------------
 
 for _name in ("sum", "prod", "max", "min", "and", "or", "xor"):
-    like(f"reduce_{_name}", axes="axes")
+    like(f"reduce_{_name}", "axes")
 for _name in ("argmax", "argmin"):
-    like(_name, axes="axes", index_dtype="index_dtype")
+    like(_name, "axes index_dtype")
 for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
-    like(_name, axis="axis", reverse="reverse")
+    like(_name, "axis reverse")
 
-like("sort", dimension="dimension", is_stable="is_stable", num_keys="num_keys")
-like("top_k", k="k", axis="axis")
+like("sort", "dimension is_stable num_keys")
+like("top_k", "k axis")
 
 
 @means("approx_top_k")
 def _approx_top_k(eqn: Any, x: Any) -> Any:
     p = dict(eqn.params)
     axis = p.pop("reduction_dimension") % max(1, typeof(x).ndim)
-    return operation(eqn, "approx_top_k")(x, reduction_dimension=axis, **p)
+    return PRIMITIVES["approx_top_k"](x, reduction_dimension=axis, **p)
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -270,20 +248,9 @@ def _dot_general(eqn: Any, x: Any, y: Any) -> Any:
 
 @means("conv_general_dilated")
 def _conv(eqn: Any, x: Any, y: Any) -> Any:
-    p = eqn.params
-    return lax.conv_general_dilated(
-        x,
-        y,
-        p["window_strides"],
-        plain(p["padding"]),
-        p["lhs_dilation"],
-        p["rhs_dilation"],
-        p["dimension_numbers"],
-        p["feature_group_count"],
-        p["batch_group_count"],
-        p["precision"],
-        _preferred(eqn, x),
-    )
+    how = eqn.params | {"padding": plain(eqn.params["padding"]), "out_sharding": None}
+    how["preferred_element_type"] = _preferred(eqn, x)
+    return lax.conv_general_dilated(x, y, **how)
 
 
 # --- operations at computed indices ---------------------------------------------------------------
@@ -366,6 +333,9 @@ def _wrapped(data: Any, key: Any) -> Any:
     return prims.random_wrap(data, impl=prims.impl_of(typeof(key).dtype))
 
 
+like("random_unwrap")
+
+
 @means("random_seed")
 def _seed(eqn: Any, seed: Any) -> Any:
     impl = _impl(eqn)
@@ -375,11 +345,6 @@ def _seed(eqn: Any, seed: Any) -> Any:
 @means("random_wrap")
 def _wrap(eqn: Any, data: Any) -> Any:
     return prims.random_wrap(data, impl=_impl(eqn))
-
-
-@means("random_unwrap")
-def _unwrap(eqn: Any, key: Any) -> Any:
-    return prims.random_unwrap(key)
 
 
 @means("random_bits")
@@ -414,13 +379,13 @@ def _cloned(eqn: Any, key: Any) -> Any:
 @means("threefry2x32")
 def _threefry(eqn: Any, *words: Any) -> Sequence[Any]:
     shape = eqn.outvars[0].aval.shape
-    return operation(eqn, "threefry2x32")(*[spread(w, shape) for w in words])
+    return PRIMITIVES["threefry2x32"](*[spread(w, shape) for w in words])
 
 
 @means("random_gamma")
 def _gamma(eqn: Any, key: Any, a: Any) -> Any:
     data, log_space = prims.random_unwrap(key), eqn.params["log_space"]
-    return operation(eqn, "random_gamma")(data, a, log_space=log_space, **_generator(key))
+    return PRIMITIVES["random_gamma"](data, a, log_space=log_space, **_generator(key))
 
 
 @means("rng_bit_generator")
@@ -428,7 +393,7 @@ def _generated(eqn: Any, key: Any) -> Any:
     p = eqn.params
     if typeof(key).ndim > 1:
         return opaque(eqn, key)
-    return operation(eqn, "rng_bit_generator")(
+    return PRIMITIVES["rng_bit_generator"](
         key, shape=plain(p["shape"]), dtype=np.dtype(p["dtype"]), algorithm=int(p["algorithm"])
     )
 
@@ -440,4 +405,4 @@ _CALLS = itertools.count()
 def _drawn(eqn: Any, low: Any, high: Any) -> Any:
     """An operation that is never merged with another: no two draw the same numbers."""
     shape = plain(eqn.params["shape"])
-    return operation(eqn, "rng_uniform")(low, high, shape=shape, call=next(_CALLS))
+    return PRIMITIVES["rng_uniform"](low, high, shape=shape, call=next(_CALLS))

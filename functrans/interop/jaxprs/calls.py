@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import jax
@@ -62,8 +64,7 @@ _SHORT = 6  # most equations of a call that is inlined
 @means("jit", "pjit", "closed_call", "core_call", "call", "eval_jaxpr", "custom_partitioning")
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
-    inner = p.get("jaxpr") or p.get("call_jaxpr") or p["call"]
-    closed = inner if hasattr(inner, "consts") else closed_like(inner)
+    closed = closed_like(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
     values = _laid_out(operands, p.get("in_shardings", ()))
     if p.get("inline") or _is_short(closed.jaxpr):
         outs = run(closed.jaxpr, constants_of(closed), values)
@@ -117,8 +118,7 @@ def _without_types(program: Program) -> Program:
 @means("remat2", "checkpoint", "remat")
 def _checkpoint(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    inner = p["jaxpr"]
-    made, consts = program(inner if hasattr(inner, "consts") else closed_like(inner), "checkpoint")
+    made, consts = program(closed_like(p["jaxpr"]), "checkpoint")
     if p.get("differentiated"):  # recomputed in the backward pass, not now
         if p["prevent_cse"]:
             values = optimization_barrier(*values)
@@ -131,18 +131,12 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
     return checkpoint(*consts, *values, program=made, **options)
 
 
+@dataclass(frozen=True, repr=False)
 class Policy:
     """A JAX `checkpoint` policy, which tests JAX primitives, as one of ours: it is called with the JAX
     primitive of the same name."""
 
-    def __init__(self, policy: Any):
-        self.policy = policy
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and self.policy == other.policy
-
-    def __hash__(self) -> int:
-        return hash(self.policy)
+    policy: Any
 
     def __repr__(self) -> str:
         return f"<{getattr(self.policy, '__name__', type(self.policy).__name__)}>"
@@ -187,15 +181,12 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
         chosen = branches[min(max(int(which), 0), len(branches) - 1)]
         return run(chosen.jaxpr, constants_of(chosen), values)
     made = [program(b, f"branch_{i}") for i, b in enumerate(branches)]
-    consts: list[Any] = []
+    consts = [x for _, mine in made for x in mine]
+    types, at = list(map(typeof, consts)), 0
     programs: list[Program] = []
     for branch, mine in made:
-        before = [Var(typeof(x)) for x in consts]
-        after = [Var(typeof(x)) for _, theirs in made[len(programs) + 1 :] for x in theirs]
-        n = len(mine)
-        inputs = [*before, *branch.inputs[:n], *after, *branch.inputs[n:]]
-        programs.append(branch.replace(inputs=inputs))
-        consts += mine
+        programs.append(_of_some(branch, at, at + len(mine), types))
+        at += len(mine)
     return choose(cast(index, INDEX.dtype), *consts, *values, branches=tuple(programs))
 
 
@@ -285,10 +276,7 @@ def _linear_solve(eqn: Any, *values: Any) -> Any:
         consts += [*own, *values[at : at + n]]
         at += n
     types = [typeof(x) for x in consts]
-    programs = {}
-    for k in parts:
-        if k in made:
-            programs[k] = _of_some(made[k][0], *where[k], types)
+    programs = {k: _of_some(made[k][0], *where[k], types) for k in made}
     return linear_solve(*consts, *values[at:], **{k: programs.get(k) for k in parts}, consts=len(consts))
 
 
@@ -340,7 +328,7 @@ class Call(OneEquation):
     def jvp(self, primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
         """Return the jvp rule of a JvpRule."""
         active = tuple([dx is not None for dx in tangents])
-        rule = self.known(("jvp", active), lambda: Imported(*traced(*self.pushing(active)), self.name))
+        rule = self.imported(("jvp", active), *self.pushing(active))
         found = rule([*primals, *[dx for dx in tangents if dx is not None]])
         outs, moved = found[: len(self.outputs)], found[len(self.outputs) :]
         return outs, at_places(moved, self.moving, len(outs))
@@ -349,10 +337,9 @@ class Call(OneEquation):
         """Return the vjp rule of a VjpRule."""
 
         def forward(*values: Any) -> Any:
-            given = [x for x, a in zip(values, active, strict=True) if a]
-            return jax.vjp(self.of_some(active, values), *given)
+            return jax.vjp(self.of_some(active, values), *compress(values, active))
 
-        rule = self.known(("vjp", active), lambda: Imported(*traced(forward, self.kinds), self.name))
+        rule = self.imported(("vjp", active), forward, self.kinds)
         found = [materialize(x) for x in rule(primals)]
         n = len(self.outputs)
         pullback_tree = rule.out_tree.children()[1]
@@ -380,7 +367,7 @@ class Call(OneEquation):
         places = [i for i, a in enumerate(active) if a]
 
         def pull(values: Flat, cts: Flat) -> Flat:
-            rule = self.known(key, lambda: Imported(*traced(backward, [*residuals, *moving]), self.name))
+            rule = self.imported(key, backward, [*residuals, *moving])
             given = [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
             return at_places(rule([*values, *given]), places, len(active))
 
@@ -396,7 +383,7 @@ class Call(OneEquation):
         def mapped(*values: Any) -> Any:
             return jax.vmap(self.fun, in_axes=axes, axis_size=size)(*values)
 
-        rule = self.known(("vmap", size, axes), lambda: Imported(*traced(mapped, types), self.name))
+        rule = self.imported(("vmap", size, axes), mapped, types)
         outs = [materialize(y) for y in rule(args)]
         return outs, [True] * len(outs)
 
@@ -410,15 +397,10 @@ def _custom_jvp(eqn: Any, *values: Any) -> Any:
     return call.bind(custom_jvp_call, values, JvpRule(call.jvp, call.name))
 
 
-@means("custom_vjp_call", "custom_vjp_call_jaxpr")
+@means("custom_vjp_call", "custom_vjp_call_jaxpr", "linear_call")
 def _custom_vjp(eqn: Any, *values: Any) -> Any:
-    call = Call(eqn, eqn.params.get("call_jaxpr") or eqn.params["fun_jaxpr"])
-    return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name))
-
-
-@means("linear_call")
-def _linear_call(eqn: Any, *values: Any) -> Any:
-    call = Call(eqn, eqn.params["callee"])
+    p = eqn.params
+    call = Call(eqn, p.get("call_jaxpr") or p.get("fun_jaxpr") or p["callee"])
     return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name))
 
 

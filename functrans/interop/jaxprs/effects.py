@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from collections.abc import Callable
@@ -30,27 +31,17 @@ def _name(callback: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-@means("pure_callback")
-def _pure_callback(eqn: Any, *values: Any) -> Any:
+@means("pure_callback", "io_callback")
+def _callback(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    return calls.pure_callback(
+    pure = eqn.primitive.name == "pure_callback"
+    how = {"vmap_method": p["vmap_method"]} if pure else {"ordered": bool(p["ordered"])}
+    return (calls.pure_callback if pure else calls.io_callback)(
         *values,
         callback=_python(p["callback"], len(values), _name(p["callback"])),
         results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
         sharding=p["sharding"],
-        vmap_method=p["vmap_method"],
-    )
-
-
-@means("io_callback")
-def _io_callback(eqn: Any, *values: Any) -> Any:
-    p = eqn.params
-    return calls.io_callback(
-        *values,
-        callback=_python(p["callback"], len(values), _name(p["callback"])),
-        results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
-        sharding=p["sharding"],
-        ordered=bool(p["ordered"]),
+        **how,
     )
 
 
@@ -97,64 +88,30 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
 # --- between the examples of a mapped axis --------------------------------------------------------
 
 
-@means("psum", "psum_invariant", "pmax", "pmin")
-def _folded(eqn: Any, *values: Any) -> Any:
-    fold = getattr(lax, eqn.primitive.name.removesuffix("_invariant"))
-    groups = eqn.params.get("axis_index_groups")
-    return [fold(x, plain(eqn.params["axes"]), axis_index_groups=groups) for x in values]
+def _collective(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
+    """Register a function of each operand; its parameters as in `like`."""
+
+    def apply(eqn: Any, *values: Any) -> Any:
+        how = {k: plain(eqn.params.get(v)) for k, v in ({k: k for k in same.split()} | others).items()}
+        return [function(x, **how) for x in values]
+
+    means(*names.split())(apply)
 
 
-@means("all_gather", "all_gather_invariant")
-def _all_gather(eqn: Any, *values: Any) -> Any:
-    p = eqn.params
-    return [
-        lax.all_gather(
-            x,
-            plain(p["axis_name"]),
-            axis=p["all_gather_dimension"],
-            tiled=p["tiled"],
-            axis_index_groups=p["axis_index_groups"],
-        )
-        for x in values
-    ]
-
-
-@means("reduce_scatter")
-def _psum_scatter(eqn: Any, *values: Any) -> Any:
-    p = eqn.params
-    return [
-        lax.psum_scatter(
-            x,
-            plain(p["axis_name"]),
-            scatter_dimension=p["scatter_dimension"],
-            tiled=p["tiled"],
-            axis_index_groups=p["axis_index_groups"],
-        )
-        for x in values
-    ]
-
-
-@means("all_to_all")
-def _all_to_all(eqn: Any, *values: Any) -> Any:
-    """Exchange parts. JAX adds and drops the axis of an untiled exchange around the primitive."""
-    p = eqn.params
-    return [
-        lax.all_to_all(
-            x,
-            plain(p["axis_name"]),
-            p["split_axis"],
-            p["concat_axis"],
-            tiled=True,
-            axis_index_groups=p["axis_index_groups"],
-        )
-        for x in values
-    ]
-
-
-@means("ppermute")
-def _ppermute(eqn: Any, *values: Any) -> Any:
-    p = eqn.params
-    return [lax.ppermute(x, plain(p["axis_name"]), p["perm"]) for x in values]
+_collective("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")
+_collective("pmax", lax.pmax, "axis_index_groups", axis_name="axes")
+_collective("pmin", lax.pmin, "axis_index_groups", axis_name="axes")
+_collective("ppermute", lax.ppermute, "axis_name perm")
+_collective(
+    "all_gather all_gather_invariant",
+    lax.all_gather,
+    "axis_name axis_index_groups tiled",
+    axis="all_gather_dimension",
+)
+_collective("reduce_scatter", lax.psum_scatter, "axis_name axis_index_groups tiled scatter_dimension")
+# JAX adds and drops the axis of an exchange that is not tiled around the primitive.
+_tiled = functools.partial(lax.all_to_all, tiled=True)
+_collective("all_to_all", _tiled, "axis_name axis_index_groups split_axis concat_axis")
 
 
 @means("pbroadcast")

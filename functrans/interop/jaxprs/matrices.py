@@ -13,13 +13,12 @@ from functrans.interop.jaxprs.walk import (
     means,
     number,
     opaque,
-    operation,
     plain,
     program,
     run,
     type_of_aval,
 )
-from functrans.ir.program import Literal, Program
+from functrans.ir.program import PRIMITIVES, Literal, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.linalg.matrices import einsum
@@ -32,21 +31,15 @@ from functrans.trace import concrete_value, stage, typeof
 like("cholesky")
 like("cholesky_update")
 like("lu")
-like("lu_pivots_to_permutation", permutation_size="permutation_size")
+like("lu_pivots_to_permutation", "permutation_size")
 like("geqrf")
 like("householder_product")
-like("ormqr", left="left", transpose="transpose")
+like("ormqr", "left transpose")
+like("qr", "pivoting full_matrices")
 like("hessenberg")
-like("tridiagonal", lower="lower")
-like(
-    "triangular_solve",
-    left_side="left_side",
-    lower="lower",
-    transpose_a="transpose_a",
-    conjugate_a="conjugate_a",
-    unit_diagonal="unit_diagonal",
-)
-like("tridiagonal_solve", perturb_singular="perturb_singular")
+like("tridiagonal", "lower")
+like("triangular_solve", "left_side lower transpose_a conjugate_a unit_diagonal")
+like("tridiagonal_solve", "perturb_singular")
 
 
 def _chosen(name: str, algorithm: Any) -> dict[str, str]:
@@ -61,24 +54,18 @@ def _part(x: Any, span: Any, *axes: int) -> Any:
     return x
 
 
-@means("qr")
-def _qr(eqn: Any, x: Any) -> Any:
-    p = eqn.params
-    return operation(eqn, "qr")(x, pivoting=p["pivoting"], full_matrices=p["full_matrices"])
-
-
 @means("eig")
 def _eig(eqn: Any, x: Any) -> Any:
     options = dict(eqn.params)
     chosen = _chosen("implementation", options.pop("implementation", None))
-    return operation(eqn, "eig")(x, **options, **chosen)
+    return PRIMITIVES["eig"](x, **options, **chosen)
 
 
 @means("eigh")
 def _eigh(eqn: Any, x: Any) -> Any:
     p = eqn.params
     chosen = p.get("algorithm", p.get("implementation"))  # the name differs between JAX versions
-    v, w = operation(eqn, "eigh")(
+    v, w = PRIMITIVES["eigh"](
         x, lower=p["lower"], sort_eigenvalues=p["sort_eigenvalues"], **_chosen("implementation", chosen)
     )
     return _part(v, p["subset_by_index"], -1), _part(w, p["subset_by_index"], -1)
@@ -87,7 +74,7 @@ def _eigh(eqn: Any, x: Any) -> Any:
 @means("svd")
 def _svd(eqn: Any, x: Any) -> Any:
     p, (m, n) = eqn.params, typeof(x).shape[-2:]
-    found = operation(eqn, "svd")(
+    found = PRIMITIVES["svd"](
         x,
         full_matrices=p["full_matrices"] and m != n,
         compute_uv=p["compute_uv"],
@@ -101,7 +88,7 @@ def _svd(eqn: Any, x: Any) -> Any:
 def _schur(eqn: Any, x: Any) -> Any:
     if eqn.params.get("sort_eig_vals"):
         return opaque(eqn, x)
-    return operation(eqn, "schur")(x, compute_schur_vectors=eqn.params["compute_schur_vectors"])
+    return PRIMITIVES["schur"](x, compute_schur_vectors=eqn.params["compute_schur_vectors"])
 
 
 @means("symmetric_product")
@@ -124,18 +111,18 @@ def _window(eqn: Any) -> dict[str, Any]:
 @means("fft")
 def _fft(eqn: Any, x: Any) -> Any:
     lengths = plain(eqn.params["fft_lengths"])
-    return operation(eqn, "fft")(x, kind=eqn.params["fft_type"].name, lengths=lengths)
+    return PRIMITIVES["fft"](x, kind=eqn.params["fft_type"].name, lengths=lengths)
 
 
 @means("reduce_window_sum", "reduce_window_max", "reduce_window_min")
 def _fold_windows(eqn: Any, x: Any) -> Any:
-    return operation(eqn, eqn.primitive.name)(x, **_window(eqn))
+    return PRIMITIVES[eqn.primitive.name](x, **_window(eqn))
 
 
 @means("select_and_gather_add", "select_and_scatter_add")
 def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     select = eqn.params["select_prim"].name
-    return operation(eqn, eqn.primitive.name)(x, y, select=select, **_window(eqn))
+    return PRIMITIVES[eqn.primitive.name](x, y, select=select, **_window(eqn))
 
 
 # Per operation of a computation: the same over windows and over axes, and its initial value.
@@ -154,8 +141,8 @@ def _reduce_window(eqn: Any, *values: Any) -> Any:
         return opaque(eqn, *values)
     name = _fold(body, values)
     if name is not None:
-        return operation(eqn, f"reduce_window_{name}")(values[0], **_window(eqn))
-    return operation(eqn, "reduce_window")(*values, computation=body, **_window(eqn))
+        return PRIMITIVES[f"reduce_window_{name}"](values[0], **_window(eqn))
+    return PRIMITIVES["reduce_window"](*values, computation=body, **_window(eqn))
 
 
 @means("reduce")
@@ -167,9 +154,9 @@ def _reduce(eqn: Any, *values: Any) -> Any:
         return opaque(eqn, *values)
     name = _fold(body, values)
     if name is not None:
-        return operation(eqn, f"reduce_{name}")(values[0], axes=plain(axes))
+        return PRIMITIVES[f"reduce_{name}"](values[0], axes=plain(axes))
     n, once = len(shape), (1,) * len(shape)
-    folded = operation(eqn, "reduce_window")(
+    folded = PRIMITIVES["reduce_window"](
         *values,
         computation=body,
         padding=((0, 0),) * n,

@@ -7,6 +7,7 @@ once, and equal calls are recognized as equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -35,7 +36,6 @@ from functrans.interop.jaxprs.walk import (
     in_jaxpr,
     makes_arrays,
     means,
-    only,
     read_literal,
     run,
     source_of,
@@ -83,7 +83,7 @@ class Body(OneEquation):
         """Return: primals -> results, residuals; and residuals, tangents -> tangents."""
 
         def forward(*primals: Any) -> Any:
-            return jax.linearize(self.of_some(active, primals), *only(primals, active))
+            return jax.linearize(self.of_some(active, primals), *compress(primals, active))
 
         run = self.rule("linearized", ("linearize", active), forward, self.types)
         push_tree = run.out_tree.children()[1]
@@ -94,7 +94,7 @@ class Body(OneEquation):
             moved = jax.tree.unflatten(push_tree, values[:n])(*values[n:])
             return [moved[i] for i in self.moving]
 
-        push = self.rule("linearized", ("push", active), pushed, [*types, *only(self.types, active)])
+        push = self.rule("linearized", ("push", active), pushed, [*types, *compress(self.types, active)])
         return run, push
 
     def transposed(self, linear: Active) -> Imported:
@@ -110,7 +110,7 @@ class Body(OneEquation):
                 outs = fun(*moving)
                 return [outs[i] for i in self.moving]
 
-            given = map(abstract, only(self.types, linear))
+            given = map(abstract, compress(self.types, linear))
             return jax.linear_transpose(forth, *given)(list(values[n:]))
 
         known = [t for t, lin in zip(self.types, linear, strict=True) if not lin]
@@ -147,11 +147,7 @@ class Body(OneEquation):
 
     def rule(self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]) -> Imported:
         """Return what a rule of JAX's computes, imported once."""
-
-        def made() -> Imported:
-            return Imported(*traced(function, types), self.name)
-
-        return self.told(done, lambda: self.known(key, made))
+        return self.told(done, lambda: self.imported(key, function, types))
 
     def told(self, done: str, make: Callable[[], Any]) -> Any:
         """Return `make()`; on failure raise an error with JAX's reason and the user's line."""

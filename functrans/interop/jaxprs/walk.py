@@ -11,6 +11,7 @@ missing, or that its function does not accept, is `opaque`: it stays JAX's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -75,26 +76,22 @@ def _elementwise(name: str) -> Meaning:
         if any([s != shapes[0] for s in shapes]):
             shape = eqn.outvars[0].aval.shape
             values = tuple([spread(x, shape) for x in values])
-        return operation(eqn, name)(*values)
+        return PRIMITIVES[name](*values)
 
     PLAIN.add(name)
     return apply
 
 
-def like(name: str, ours: str | None = None, /, **params: str) -> None:
-    """Register an operation whose parameters have other names here: `ours="theirs"`."""
+def like(name: str, same: str = "", *, ours: str = "", **others: str) -> None:
+    """Register an operation of ours, `ours` if it has another name. `same`: the parameters that JAX's
+    has too, separated by spaces; `ours="theirs"`: those with another name here."""
+    names = {k: k for k in same.split()} | others
 
     def apply(eqn: Any, *values: Any) -> Any:
-        given = {k: plain(eqn.params[v]) for k, v in params.items()}
-        return operation(eqn, ours or name)(*values, **given)
+        return PRIMITIVES[ours or name](*values, **{k: plain(eqn.params[v]) for k, v in names.items()})
 
     means(name)(apply)
     PLAIN.add(name)
-
-
-def operation(eqn: Any, name: str) -> Any:
-    """Return our operation of a name for a JAX equation."""
-    return PRIMITIVES[name]
 
 
 def plain(value: Any) -> Any:
@@ -255,26 +252,29 @@ _PROGRAMS = CachePerFunction("jaxprs as programs", 2)
 
 
 def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
-    """Return the program of a nested jaxpr with its constants as first inputs, and the constants.
-    It is made once per jaxpr, since JAX passes the same jaxpr to each call of a function."""
+    """Return `converted`, made once per jaxpr, since JAX passes the same jaxpr to each call of a
+    function."""
     known = _PROGRAMS.of(closed)
     found = known.get("program")
-    if found is None:
-        consts, avals = constants_of(closed), closed.out_avals
-        n = len(consts)
+    return known.keep("program", converted(closed, name)) if found is None else found
 
-        def body(*values: Any) -> list[Any]:
-            return exactly(run(closed.jaxpr, values[:n], values[n:]), avals)
 
-        types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
-        made, captured = hoist_constants(stage(body, types, name))
-        found = known.keep("program", (made, (*captured, *consts)))
-    return found
+def converted(closed: Any, name: str) -> tuple[Program, tuple[Any, ...]]:
+    """Return the program of a jaxpr with its constants as first inputs, and the constants."""
+    consts = constants_of(closed)
+    n = len(consts)
+
+    def body(*values: Any) -> list[Any]:
+        return exactly(run(closed.jaxpr, values[:n], values[n:]), closed.out_avals)
+
+    types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
+    made, captured = hoist_constants(stage(body, types, name))
+    return made, (*captured, *consts)
 
 
 def closed_like(jaxpr: Any) -> Any:
-    """Return an open jaxpr without constants as a closed one."""
-    return ClosedJaxpr(jaxpr, ())
+    """Return a jaxpr, without constants if it is open, as a closed one."""
+    return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
 
 
 # --- errors and places ----------------------------------------------------------------------------
@@ -311,15 +311,7 @@ class Imported:
     program: Program
 
     def __init__(self, closed: Any, out_tree: Any, name: str):
-        consts = constants_of(closed)
-        n = len(consts)
-
-        def body(*values: Any) -> list[Any]:
-            return exactly(run(closed.jaxpr, values[:n], values[n:]), closed.out_avals)
-
-        types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
-        self.program, captured = hoist_constants(stage(body, types, name))
-        self.consts: tuple[Any, ...] = (*captured, *consts)
+        self.program, self.consts = converted(closed, name)
         self.out_tree: Any = out_tree
         self.kinds: list[Any] = list(map(kind_of, closed.out_avals))
 
@@ -387,6 +379,10 @@ class OneEquation:
         found = self.made.get(key)
         return self.made.keep(key, make()) if found is None else found
 
+    def imported(self, key: Any, fun: Callable[..., Any], types: Sequence[Any]) -> Imported:
+        """Return a function of JAX's on these types as a program, `known` by the key."""
+        return self.known(key, lambda: Imported(*traced(fun, types), self.name))
+
     def of_some(self, active: Sequence[bool], primals: Flat) -> Callable[..., Any]:
         """Return the function of the active operands only."""
 
@@ -402,12 +398,8 @@ class OneEquation:
         n = len(self.types)
 
         def pushed(*values: Any) -> Any:
-            given = only(values[:n], active)
+            given = list(compress(values[:n], active))
             outs, moved = jax.jvp(self.of_some(active, values[:n]), given, list(values[n:]))
             return outs, [moved[i] for i in self.moving]
 
-        return pushed, [*self.kinds, *only(self.kinds, active)]
-
-
-def only(values: Sequence[Any], chosen: Sequence[bool]) -> list[Any]:
-    return [x for x, c in zip(values, chosen, strict=True) if c]
+        return pushed, [*self.kinds, *compress(self.kinds, active)]
