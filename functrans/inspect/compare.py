@@ -146,11 +146,8 @@ class _Comparison:
         self.waiting: list[tuple[Any, ...]] = []  # to be checked while XLA computes
         self.drift = Drift(other is None)
 
+    @np.errstate(all="ignore")
     def report(self, compiled: bool) -> Report:
-        with np.errstate(all="ignore"):
-            return self._report(compiled)
-
-    def _report(self, compiled: bool) -> Report:
         aligned = self.twins is not None
         stepwise = observe(self.program, self.values, by_xla, after=self._check, keep=bool(self.twins))
         self._judge_waiting()
@@ -275,12 +272,7 @@ def _finding(place: Place, outs: Sequence[Any], verdict: Any) -> Finding:
     ]
     k = int(np.argmax(errors)) if errors else 0
     return Finding.of(
-        place,
-        verdict.ulps,
-        verdict.limit,
-        summary(outs[k], types[k]),
-        summary(verdict.expected[k], types[k]),
-        "",
+        place, verdict.ulps, verdict.limit, summary(outs[k], types[k]), summary(verdict.expected[k], types[k])
     )
 
 

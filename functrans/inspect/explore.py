@@ -180,59 +180,48 @@ def underlying(fun: Any) -> Any:
 
 
 def of_program(name: str, program: Program, lines: Lines) -> Stage:
-    """Return a program's text with costs; nested programs are indented below their equation."""
+    """Return a program's text with costs; nested programs are indented below their equation, and a
+    repeated one is referred to by number."""
     rows: list[Row] = []
-    _write(program, "", 0, 1, lines, rows, {})
+    seen: dict[Program, int] = {}
+
+    def add(text: str, depth: int, **more: Any) -> None:
+        rows.append(Row(cut(text, LONGEST), depth, -2, **more))
+
+    def write(program: Program, label: str, depth: int, times: int) -> None:
+        if program in seen:
+            add(f"{label}the same as program ${seen[program]} above", depth)
+            return
+        seen[program] = len(seen) + 1
+        names, at = Names(), len(rows)
+        inputs = ", ".join([names.typed(v) for v in program.inputs])
+        tag = f" ${seen[program]}" if depth else ""
+        add(f"{label}program {program.name}{tag} ({inputs})", depth)
+        arguments = argument_names(program)
+        folded = len(arguments) > _ARGUMENTS
+        if folded:  # page.js collapses this row at first
+            add(f"{len(arguments)} arguments", depth + 1, inside=len(arguments))
+        for v, place in arguments.items():
+            add(f"{names.typed(v)} = {place}", depth + 1 + folded)
+        for v, value in zip(program.constants, program.values, strict=True):
+            shape = show_type(getattr(value, "type", None) or v.type)
+            add(f"{names(v)}: {shape} = a captured array", depth + 1)
+        for e in program.equations:
+            cost, here = own_cost(e), len(rows)
+            text = cut(show_equation(e, names), LONGEST)
+            costs = int(cost.flops) * times, int(cost.bytes) * times, 0, round(lines.time(e), 6)
+            rows.append(Row(text, depth + 1, lines.of(e), _how(e), *costs))
+            if e.primitive.holds_programs:
+                for inner_label, inner in nested(e.params):
+                    write(inner, inner_label, depth + 2, times * int(e.params.get("length", 1)))
+                for line in e.primitive.listing(e.params):
+                    add(line, depth + 2)
+                rows[here] = rows[here]._replace(inside=len(rows) - here - 1)
+        add(f"return {', '.join([names.atom(v) for v in program.outputs])}", depth + 1)
+        rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
+
+    write(program, "", 0, 1)
     return Stage(name, rows, sum([r.flops >= 0 and r.source != -2 for r in rows]))
-
-
-def _write(
-    program: Program,
-    label: str,
-    depth: int,
-    times: int,
-    lines: Lines,
-    rows: list[Row],
-    seen: dict[Program, int],
-) -> None:
-    """Append the rows of a program; a repeated program is referred to by number."""
-    if program in seen:
-        rows.append(Row(f"{label}the same as program ${seen[program]} above", depth, -2))
-        return
-    seen[program] = len(seen) + 1
-    names, at = Names(), len(rows)
-    inputs = ", ".join([names.typed(v) for v in program.inputs])
-    tag = f" ${seen[program]}" if depth else ""
-    rows.append(Row(cut(f"{label}program {program.name}{tag} ({inputs})", LONGEST), depth, -2))
-    arguments = argument_names(program)
-    folded = len(arguments) > _ARGUMENTS
-    if folded:  # page.js collapses this row at first
-        rows.append(Row(f"{len(arguments)} arguments", depth + 1, -2, inside=len(arguments)))
-    for v, place in arguments.items():
-        rows.append(Row(cut(f"{names.typed(v)} = {place}", LONGEST), depth + 1 + folded, -2))
-    for v, value in zip(program.constants, program.values, strict=True):
-        shape = show_type(getattr(value, "type", None) or v.type)
-        rows.append(Row(f"{names(v)}: {shape} = a captured array", depth + 1, -2))
-    for e in program.equations:
-        flops, moved = _cost(e)
-        here = len(rows)
-        text = cut(show_equation(e, names), LONGEST)
-        costs = flops * times, moved * times, 0, round(lines.time(e), 6)
-        rows.append(Row(text, depth + 1, lines.of(e), _how(e), *costs))
-        if e.primitive.holds_programs:
-            again = times * int(e.params.get("length", 1))
-            for inner_label, inner in nested(e.params):
-                _write(inner, inner_label, depth + 2, again, lines, rows, seen)
-            rows += [Row(cut(line, LONGEST), depth + 2, -2) for line in e.primitive.listing(e.params)]
-            rows[here] = rows[here]._replace(inside=len(rows) - here - 1)
-    outs = ", ".join([names.atom(v) for v in program.outputs])
-    rows.append(Row(cut(f"return {outs}", LONGEST), depth + 1, -2))
-    rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
-
-
-def _cost(e: Equation) -> tuple[int, int]:
-    found = own_cost(e)
-    return int(found.flops), int(found.bytes)
 
 
 def _how(e: Equation) -> str:
@@ -284,8 +273,7 @@ def of_source(lines: Lines, cost: Stage) -> Stage:
 _AT = re.compile(r" loc\((#loc\d*|unknown|\"[^\"]*\"(?:\(#loc\d*\))?)\)")
 _DEFINED = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _FILE = re.compile(r"\"(.*)\":(\d+):\d+")
-_NAMED = re.compile(r"\".*\"\((#loc\d*)\)$")
-_CALL = re.compile(r"callsite\((#loc\d*) at (#loc\d*)\)$")
+_OTHERS = re.compile(r"#loc\d*(?=[) ])")  # in `callsite(#loc1 at #loc2)` and `"name"(#loc1)`
 
 
 def of_stablehlo(text: str, lines: Lines) -> Stage:
@@ -316,19 +304,13 @@ def _place(name: str, defined: dict[str, str], lines: Lines, known: dict[str, in
     """Return the user line of a location: the innermost that an equation has."""
     if name not in known:
         known[name] = -2  # for a circular location
-        known[name] = _read(defined.get(name, ""), defined, lines, known)
+        text = defined.get(name, "")
+        if (m := _FILE.match(text)) is not None:
+            known[name] = lines.numbers.get((m[1], int(m[2])), -2)
+        else:
+            inner = (_place(other, defined, lines, known) for other in _OTHERS.findall(text))
+            known[name] = next((n for n in inner if n >= 0), -2)
     return known[name]
-
-
-def _read(text: str, defined: dict[str, str], lines: Lines, known: dict[str, int]) -> int:
-    if (m := _CALL.search(text)) is not None:
-        inner = _place(m[1], defined, lines, known)
-        return inner if inner >= 0 else _place(m[2], defined, lines, known)
-    if (m := _NAMED.search(text)) is not None:
-        return _place(m[1], defined, lines, known)
-    if (m := _FILE.match(text)) is not None:
-        return lines.numbers.get((m[1], int(m[2])), -2)
-    return -2
 
 
 # --- entry ----------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Names:
     """Names for variables: a to z, aa, ab, ..., assigned at first use."""
 
     def __init__(self, counter: Iterator[str] | None = None):
-        self.counter: Iterator[str] = counter or _letters()
+        self.counter: Iterator[str] = counter or letters()
         self.known: dict[Var, str] = {}
 
     def __call__(self, v: Var) -> str:
@@ -98,7 +98,8 @@ class Names:
         return show_literal(v) if v.__class__ is Literal else self(v)
 
 
-def _letters() -> Iterator[str]:
+def letters() -> Iterator[str]:
+    """Yield a, b, ..., z, aa, ab, ..."""
     alphabet = "abcdefghijklmnopqrstuvwxyz"
     stems = [""]
     while True:
@@ -112,7 +113,7 @@ class _Writer:
 
     def __init__(self, program: Program, sources: bool):
         self.sources = sources
-        self.letters = _letters()
+        self.letters = letters()
         self.repeated = _repeated(program)
         self.number: dict[Program, int] = {}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from functrans import errors
 from functrans.ir.program import Program
@@ -114,12 +114,8 @@ def chosen(passes: Choice) -> Sequence[Pass]:
         elif isinstance(one, str) and one in BY_NAME:
             found.append(Pass(one, BY_NAME[one], None))
         else:
-            raise _unknown(one)
+            raise errors.InvalidArgument(
+                f"passes takes names and functions Program -> Program, got {brief(one)}, {here()}\n"
+                f"The passes are {', '.join(BY_NAME)}; the groups are {', '.join(GROUPS)}."
+            )
     return found
-
-
-def _unknown(one: Any) -> Exception:
-    return errors.InvalidArgument(
-        f"passes takes names and functions Program -> Program, got {brief(one)}, {here()}\n"
-        f"The passes are {', '.join(BY_NAME)}; the groups are {', '.join(GROUPS)}."
-    )

@@ -17,6 +17,7 @@ from functrans.inspect.python_source.lift import (
     is_ours,
     is_unknown,
     unknowns,
+    variables,
 )
 from functrans.ir.types import ArrayType
 
@@ -202,7 +203,7 @@ class Expressions:
         for g in node.generators:
             source = inner.lifted(g.iter)
             names = [n.id for n in ast.walk(g.target) if isinstance(n, ast.Name)]
-            inner = inner.inside({n: Unknown(ast.Name(n, ast.Load())) for n in names})
+            inner = inner.inside(variables(names))
             tests = [inner.lifted(t) for t in g.ifs]
             generators.append(ast.comprehension(g.target, source, tests, 0))
         return Unknown(type(node)(elt=inner.lifted(node.elt), generators=generators))
@@ -212,7 +213,7 @@ class Expressions:
 
     def of_Lambda(self, node: ast.Lambda) -> Any:
         names = [a.arg for a in node.args.args]
-        inner = self.inside({n: Unknown(ast.Name(n, ast.Load())) for n in names})
+        inner = self.inside(variables(names))
         return Unknown(ast.Lambda(node.args, inner.lifted(node.body)))
 
     def inside(self, names: dict[str, Any]) -> Any:
@@ -247,7 +248,8 @@ class Expressions:
                 return function(*args)
             if isinstance(node.func.value, ast.Name):  # a list that is used later
                 return self._changed(node.func, function, args)
-        lifted = [self._argument(a, n) for a, n in zip(args, _sources(node, args), strict=True)]
+        sources = node.args if len(node.args) == len(args) else [node.func] * len(args)
+        lifted = [self.lift(a, n) for a, n in zip(args, sources, strict=True)]
         keywords = [ast.keyword(k, self.lift(v, node)) for k, v in kwargs.items()]
         made = ast.Call(self.lift(function, node.func), lifted, keywords)
         return Unknown(made, self._type_of_cast(node.func, args))
@@ -268,13 +270,6 @@ class Expressions:
         self.materialize(target.value.id)  # type: ignore[attr-defined]
         made = ast.Attribute(self.lifted(target.value), target.attr, ast.Load())
         return Unknown(ast.Call(made, [self.file.lift(a) for a in args], []))
-
-    def _argument(self, value: Any, source: ast.expr) -> ast.expr:
-        return self.lift(value, source)
-
-
-def _sources(node: ast.Call, args: Sequence[Any]) -> Sequence[ast.expr]:
-    return node.args if len(node.args) == len(args) else [node.func] * len(args)
 
 
 def _bound(target: ast.expr, value: Any) -> dict[str, Any]:

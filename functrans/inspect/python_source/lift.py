@@ -11,7 +11,7 @@ import ast
 import math
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,18 @@ def _refuse(self: Any, *_: Any, **__: Any) -> Any:
     raise NotStatic
 
 
-class Unknown:
+class _Typed:
+    """The attributes of an array with a known type."""
+
+    _type: Callable[[], ArrayType]
+
+    shape = property(lambda self: self._type().shape)
+    dtype = property(lambda self: self._type().dtype)
+    ndim = property(lambda self: self._type().ndim)
+    size = property(lambda self: self._type().size)
+
+
+class Unknown(_Typed):
     """A value of the written file: its expression `node`, its type if it is known.
 
     For `isinstance` it is an array. Whatever needs its numbers raises NotStatic.
@@ -45,22 +56,6 @@ class Unknown:
     def __class__(self) -> Any:
         return np.ndarray
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._type().shape
-
-    @property
-    def dtype(self) -> Any:
-        return self._type().dtype
-
-    @property
-    def ndim(self) -> int:
-        return self._type().ndim
-
-    @property
-    def size(self) -> int:
-        return self._type().size
-
     def _type(self) -> ArrayType:
         if self.known_type is None:
             raise NotStatic
@@ -72,6 +67,11 @@ for _asked in (
     "ge", "call", "int", "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "contains",
 ):  # fmt: skip
     setattr(Unknown, f"__{_asked}__", _refuse)
+
+
+def variables(names: Iterable[str]) -> dict[str, Unknown]:
+    """Return variables of the written file, by name."""
+    return {name: Unknown(ast.Name(name, ast.Load())) for name in names}
 
 
 def is_unknown(value: Any) -> bool:
@@ -271,7 +271,7 @@ def is_ours(function: Any) -> bool:
 # --- operands -------------------------------------------------------------------------------------
 
 
-class Operand(str):
+class Operand(str, _Typed):
     """The expression of an operand, as passed to a primitive's `numpy_source`: a name, or a number
     if the operation broadcasts it.
 
@@ -293,21 +293,8 @@ class Operand(str):
         """Return element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.type.ndim
-
-    @property
-    def size(self) -> int:
-        return self.type.size
+    def _type(self) -> ArrayType:
+        return self.type
 
 
 def of_literal(v: Literal, imports: Imports) -> Operand:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 import keyword
 import os
 import re
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import pytrees
 from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
 from functrans.ir.source import history, line_of, text_of
+from functrans.ir.text import letters
 from functrans.passes.rewrite import children_first
 
 _ASSIGNED = re.compile(r"([A-Za-z]\w*)\s*(?::[^=]*)?=(?!=)")
-_NOT_LETTERS = frozenset({"l", "O", "I"})
 
 
 class Names:
@@ -37,7 +37,7 @@ class Names:
         self._inside: set[str] = set()  # names used in the functions of this file
         self._outer = outer
         self._kept = frozenset(kept)
-        self._letters = _letters()
+        self._letters = letters()
 
     def _free(self, name: str) -> bool:
         used = self.taken | self._inside if self._outer is None else self._outer.taken
@@ -54,28 +54,13 @@ class Names:
         wanted = re.sub(r"\W+", "_", wanted).strip("_") or "f"
         if wanted[0].isdigit():
             wanted = f"f_{wanted}"
-        for n in count(1):
-            name = wanted if n == 1 else f"{wanted}_{n}"
-            if self._free(name):
-                return self._give(name)
-        raise AssertionError
+        names = itertools.chain([wanted], (f"{wanted}_{n}" for n in itertools.count(2)))
+        return self._give(next(filter(self._free, names)))
 
     def letter(self) -> str:
         """Return the next short name."""
-        for name in self._letters:
-            if name not in self._kept and self._free(name):
-                return self._give(name)
-        raise AssertionError
-
-
-def _letters() -> Iterator[str]:
-    """Yield a, b, ..., z, aa, ab, ..."""
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    for width in count(1):
-        stack = [""]
-        for _ in range(width):
-            stack = [s + c for s in stack for c in letters]
-        yield from [s for s in stack if s not in _NOT_LETTERS]
+        free = (s for s in self._letters if s != "l" and s not in self._kept and self._free(s))
+        return self._give(next(free))
 
 
 def is_backward(e: Equation) -> bool:

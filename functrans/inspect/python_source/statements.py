@@ -24,6 +24,7 @@ from functrans.inspect.python_source.lift import (
     holds_array,
     is_unknown,
     unknowns,
+    variables,
 )
 
 _UNROLLED = 4  # most steps of a loop over known values whose body has to be written
@@ -123,9 +124,8 @@ class Body(Expressions):
         return [s for t, v, part in each for s in self._assign(t, v, part)]
 
     def _unpack(self, target: ast.expr, node: ast.expr) -> list[ast.stmt]:
-        for name in _names_in(target):
-            self.env[name] = Unknown(ast.Name(name, ast.Load()))
-        return [_statement(ast.Assign([target], node))]
+        self.env.update(variables(_names_in(target)))
+        return [ast.Assign([target], node)]
 
     def _bind(self, name: str, value: Any, source: ast.expr) -> list[ast.stmt]:
         return self._bound_to(name, self._free_name(name), value, source)
@@ -180,7 +180,7 @@ class Body(Expressions):
                 return []
         if isinstance(target.value, ast.Name):
             self.materialize(target.value.id)
-        return [_statement(ast.Assign([self._place(target)], self.lift(value, target)))]
+        return [ast.Assign([self._place(target)], self.lift(value, target))]
 
     def _place(self, target: ast.expr) -> ast.expr:
         """Return the target of an assignment with known values filled in."""
@@ -202,8 +202,7 @@ class Body(Expressions):
         self.env = dict(before)
         orelse, over_too = self.block(s.orelse)
         self.env: dict[str, Any] = before
-        for name in _assigned([*s.body, *s.orelse]):
-            self.env[name] = Unknown(ast.Name(name, ast.Load()))
+        self.env.update(variables(_assigned([*s.body, *s.orelse])))
         return [ast.If(test, body or [ast.Pass()], orelse)], over and over_too
 
     def do_For(self, s: ast.For) -> Any:
@@ -219,10 +218,9 @@ class Body(Expressions):
             return written, False
         node = self.lifted(s.iter)
         self._forget([*_assigned(s.body), *_names_in(s.target)])
-        for name in _names_in(s.target):
-            self.env[name] = Unknown(ast.Name(name, ast.Load()))
+        self.env.update(variables(_names_in(s.target)))
         body, _ = self.block(s.body)
-        return [_statement(ast.For(s.target, node, body or [ast.Pass()], []))], False
+        return [ast.For(s.target, node, body or [ast.Pass()], [])], False
 
     def _unrolls(self, s: ast.For, values: Sequence[Any]) -> bool:
         if any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(s)):
@@ -251,12 +249,12 @@ class Body(Expressions):
     def do_With(self, s: ast.With) -> Any:
         items = [ast.withitem(self.lifted(i.context_expr), i.optional_vars) for i in s.items]
         body, over = self.block(s.body)
-        return [_statement(ast.With(items, body or [ast.Pass()]))], over
+        return [ast.With(items, body or [ast.Pass()])], over
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> Any:
         a = s.args
         names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x]
-        inner = type(self)(self.file, self.scope, {**self.env, **_free(names)})
+        inner = type(self)(self.file, self.scope, {**self.env, **variables(names)})
         body, _ = inner.block(s.body)
         plain = ast.arguments(
             [ast.arg(x.arg) for x in a.posonlyargs],
@@ -270,7 +268,7 @@ class Body(Expressions):
         made = ast.FunctionDef(s.name, plain, body or [ast.Pass()], [])
         made.type_params = []  # type: ignore[attr-defined]
         self.env[s.name] = Unknown(ast.Name(s.name, ast.Load()))
-        return [_statement(made)], False
+        return [made], False
 
     # --- variables that the written code changes
 
@@ -295,16 +293,8 @@ class Body(Expressions):
         self.env[name] = Unknown(ast.Name(name, ast.Load()))
 
 
-def _free(names: Sequence[str]) -> dict[str, Unknown]:
-    return {name: Unknown(ast.Name(name, ast.Load())) for name in names}
-
-
 def _store(name: str, node: ast.expr) -> ast.stmt:
-    return _statement(ast.Assign([ast.Name(name, ast.Store())], node))
-
-
-def _statement(s: Any) -> ast.stmt:
-    return ast.fix_missing_locations(s)
+    return ast.Assign([ast.Name(name, ast.Store())], node)
 
 
 def _names_in(target: ast.AST) -> list[str]:

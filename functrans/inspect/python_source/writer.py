@@ -104,16 +104,12 @@ class File:
             return array_text(array, self.imports)
         name = self.names.new("c")
         self.imports.modules.add("base64")
-        raw = ast.unparse(ast.Constant(_encoded(array)))
+        raw = repr(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
         dtype = dtype_text(array.dtype, self.imports)
         self.constants.append(
             f"{name} = np.frombuffer(base64.b64decode({raw}), {dtype}).reshape({array.shape})"
         )
         return name
-
-
-def _encoded(x: np.ndarray) -> str:
-    return base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()
 
 
 def word_type(t: ArrayType) -> ArrayType:
@@ -157,6 +153,8 @@ class Function:
         for e in program.equations:
             for v in e.inputs:
                 self.uses[v].append(e)
+        repeats = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
+        self.repeated: set[Var] = {e.outputs[0] for e in repeats}
         self.returned: set[Atom] = {v for v in program.outputs if v.__class__ is Var}
 
     def lines(self, entry: bool = False) -> list[str]:
@@ -252,15 +250,9 @@ class Function:
         if not isinstance(use.primitive, Elementwise) or own_source(use.primitive) is None:
             return False
         for u in use.inputs:
-            if u.__class__ is Var and u.type.shape == v.type.shape and not self._is_broadcast(u):
+            if u.__class__ is Var and u.type.shape == v.type.shape and u not in self.repeated:
                 return True
         return False
-
-    def _is_broadcast(self, v: Var) -> bool:
-        if not hasattr(self, "_repeated"):
-            equations = self.program.equations
-            self._repeated = {e.outputs[0] for e in equations if e.primitive.name == "broadcast_in_dim"}
-        return v in self._repeated
 
 
 class Writer:
