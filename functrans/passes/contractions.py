@@ -99,14 +99,19 @@ def _contract(program: Program) -> Program:
 class WholeBatch:
     """A sum computed as a sum of products in the cheapest order."""
 
-    def __init__(self, expansion: Expansion, e: Equation, limit: float, known: Any):
+    def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float, known: Any):
         (v,) = e.outputs
         dims, terms = expansion.whole(v)
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
         self.order: Order = Order(expansion.size, dims, v.type.dtype, wide, known=known)
-        self.plans: list[Plan] = [self.order.plan(t, limit) for t in terms]
+        grouped = [self.order.groups(t) for t in terms]
+        if not all([self.order.may_gain(groups, made) for groups in grouped]):
+            raise NotSeparable
+        self.plans: list[Plan] = [
+            self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
+        ]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         joining = self.order.machine.operation * (len(self.plans) - 1)
         self.cost: float = sum([p.cost for p in self.plans]) + joining
@@ -274,8 +279,8 @@ class _Search:
 
     def cheaper(self, cluster: Cluster) -> list[Sink] | None:
         """Return the sums without the cluster's values, if that is much cheaper."""
-        equations = [*[self.made_by[v] for v in cluster.values], *cluster.sinks]
-        most = 0.8 * sum(map(self.cost, equations)) - self.machine.worth
+        made = sum([self.cost(self.made_by[v]) for v in cluster.values])
+        most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - self.machine.worth
         kept = 0.8 * self.machine.written * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
         bounds = self.least(cluster)
         left = most + kept - sum(bounds.values())
@@ -286,7 +291,7 @@ class _Search:
             return None
         sinks = []
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # most likely to fail first
-            way = self.cheapest(e, cluster, left + bounds[e])
+            way = self.cheapest(e, cluster, made, left + bounds[e])
             if way is None:
                 if shape is not None:
                     self.refused_shapes.add(shape)
@@ -324,13 +329,15 @@ class _Search:
                 found.append(number[v])
         return tuple(found)
 
-    def cheapest(self, e: Equation, cluster: Cluster, limit: float) -> WholeBatch | ByExample | None:
+    def cheapest(
+        self, e: Equation, cluster: Cluster, made: float, limit: float
+    ) -> WholeBatch | ByExample | None:
         """Return the cheapest way to compute a sum from the operands of the cluster's values,
         within the limit."""
         through = {e.outputs[0], *cluster.values}
         ways: list[WholeBatch | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(WholeBatch(Expansion(self.made_by, through), e, limit, self.scaled))
+            ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled))
         loops = self.machine.by_example and squared(self.made_by, e) is not None
         for gram in (False, True) if loops else ():
             with suppress(NotSeparable):

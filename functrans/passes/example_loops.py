@@ -56,7 +56,7 @@ class ByExample:
         self.sliced: dict[Var, int] = self._sliced(terms)
         inner = [Term(t.number, tuple([self._one(f) for f in t.factors])) for t in terms]
         self.order: Order = Order(expansion.size, dims[1:], v.type.dtype, gram, cached=True)
-        self.plans: list[Plan] = [self.order.plan(t) for t in inner]
+        self.plans: list[Plan] = [self.order.plan(t, self.order.groups(t)) for t in inner]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.type: ArrayType = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
         shared = sum([self._shared(p.tree, readers) for p in self.plans]) if gram else 0.0

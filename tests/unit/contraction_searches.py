@@ -24,7 +24,7 @@ class Everything(MODULE._Search):
     """Rewrites whatever can be rewritten, whatever it costs."""
 
     def cheaper(self, cluster: Any) -> Any:
-        sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf)) for e in cluster.sinks]
+        sinks = [MODULE.Sink(e, self.cheapest(e, cluster, np.inf, np.inf)) for e in cluster.sinks]
         if not sinks or any([s.way is None for s in sinks]):
             return None
         as_written = [self.cost(e) for e in (*cluster.sinks, *map(self.made_by.get, cluster.values))]
@@ -41,12 +41,12 @@ class Loops(Everything):
 
     gram = False
 
-    def cheapest(self, e: Any, cluster: Any, limit: float) -> Any:
+    def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
             return ByExample(Expansion(self.made_by, through), e, self.gram)
         except NotSeparable:
-            return super().cheapest(e, cluster, limit)
+            return super().cheapest(e, cluster, made, limit)
 
 
 class GramLoops(Loops):
@@ -58,10 +58,10 @@ class GramLoops(Loops):
 class Grams(Everything):
     """The same, products of sums always multiplied out."""
 
-    def cheapest(self, e: Any, cluster: Any, limit: float) -> Any:
+    def cheapest(self, e: Any, cluster: Any, made: float, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return MODULE.WholeBatch(Expansion(self.made_by, through), e, limit, self.scaled)
+            return MODULE.WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled)
         except NotSeparable:
             return None
 
