@@ -91,53 +91,38 @@ def _equation(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     return [None] * len(e.outputs)
 
 
-def _moved(rule: Callable[[Equation, Key, int], Sequence[Key]]) -> Callable[..., Sequence[Key]]:
-    """Make a rule of the first operand's key, given the number of result axes that are not key
-    words."""
-
-    def run(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-        x, y = e.inputs[0].type, e.outputs[0].type
-        if keys[0] is None:
-            return [None] * len(e.outputs)
-        words = x.ndim - keys[0].ndim
-        if x.shape[keys[0].ndim :] != y.shape[y.ndim - words :]:  # the words of a key are split
-            return [None] * len(e.outputs)
-        return rule(e, keys[0], y.ndim - words)
-
-    return run
+def _moved(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+    """Apply the rule of `_MOVES` to the first operand's key, unless the words of a key are split."""
+    key, x, y = keys[0], e.inputs[0].type, e.outputs[0].type
+    n = y.ndim - (x.ndim - key.ndim) if key is not None else 0  # axes of the result before the words
+    if key is None or x.shape[key.ndim :] != y.shape[n:]:
+        return [None] * len(e.outputs)
+    return _MOVES[e.primitive.name](e, key, y.shape[:n])
 
 
-@_moved
-def _reshaped(e: Equation, key: Key, n: int) -> Sequence[Key]:
-    return [jax.lax.reshape(key, e.outputs[0].type.shape[:n])]
-
-
-@_moved
-def _broadcast(e: Equation, key: Key, n: int) -> Sequence[Key]:
-    shape, dimensions = e.params["shape"], e.params["dimensions"]
-    return [jax.lax.broadcast_in_dim(key, shape[:n], dimensions[: key.ndim])]
-
-
-@_moved
-def _sliced(e: Equation, key: Key, n: int) -> Sequence[Key]:
-    return [jax.lax.slice(key, *[e.params[k][:n] for k in ("start", "limit", "strides")])]
-
-
-@_moved
-def _parted(e: Equation, key: Key, n: int) -> Sequence[Key]:
+def _parted(e: Equation, key: Key, shape: tuple[int, ...]) -> Sequence[Key]:
     axis, stops = e.params["axis"], np.cumsum(e.params["sizes"])
     parts = zip([0, *stops], stops, strict=False)
     return [jax.lax.slice_in_dim(key, int(a), int(b), axis=axis) for a, b in parts]
 
 
-@_moved
-def _window(e: Equation, key: Key, n: int) -> Sequence[Key]:
-    return [jax.lax.dynamic_slice(key, [0] * n, e.outputs[0].type.shape[:n])]
+def _reshaped(e: Equation, key: Key, shape: tuple[int, ...]) -> Sequence[Key]:
+    return [jax.lax.reshape(key, shape)]
 
 
-@_moved
-def _gathered(e: Equation, key: Key, n: int) -> Sequence[Key]:
-    return [key.reshape(-1)[jax.numpy.zeros(e.outputs[0].type.shape[:n], int)]]
+# The keys among the results, given the key among the operands and the shape of the first result's.
+_MOVES: dict[str, Callable[[Equation, Key, tuple[int, ...]], Sequence[Key]]] = {
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshaped),
+    "broadcast_in_dim": lambda e, key, shape: [
+        jax.lax.broadcast_in_dim(key, shape, e.params["dimensions"][: key.ndim])
+    ],
+    "slice": lambda e, key, shape: [
+        jax.lax.slice(key, *[e.params[k][: len(shape)] for k in ("start", "limit", "strides")])
+    ],
+    "split": _parted,
+    "dynamic_slice": lambda e, key, shape: [jax.lax.dynamic_slice(key, [0] * len(shape), shape)],
+    "gather": lambda e, key, shape: [key.reshape(-1)[jax.numpy.zeros(shape, int)]],
+}
 
 
 def _concatenated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
@@ -237,15 +222,10 @@ def _same(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
 
 _RULES: dict[str, Callable[[Equation, Sequence[Key]], Sequence[Key]]] = {
     **dict.fromkeys(("random_unwrap", "sharding_constraint"), _same),
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshaped),
+    **dict.fromkeys(_MOVES, _moved),
     **dict.fromkeys(("random_bits", "random_gamma"), _used),
     "random_split": _split,
     "random_fold_in": _folded_in,
-    "broadcast_in_dim": _broadcast,
-    "slice": _sliced,
-    "split": _parted,
-    "dynamic_slice": _window,
-    "gather": _gathered,
     "concatenate": _concatenated,
     "jax_call": _called,
     "scan": _looped,
