@@ -73,9 +73,9 @@ def _summed(made_by: MadeBy, e: Equation) -> int:
 
 def _behind(made_by: MadeBy, v: Any) -> Any:
     """Return the smallest value that was moved, broadcast or converted to v."""
-    least = v
+    smallest = v
     while (e := made_by.get(v)) is not None and e.primitive in ALIASES:
         v = e.inputs[0]
-        if v.type.size <= least.type.size:  # the operand of a slice is larger
-            least = v
-    return least
+        if v.type.size <= smallest.type.size:  # the operand of a slice is larger
+            smallest = v
+    return smallest

@@ -89,10 +89,11 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
 
 
 def _collective(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
-    """Register a function of each operand; its parameters as in `like`."""
+    """Register a function of each operand; its parameters as in `like`. One that JAX lacks is None."""
+    parameters = {k: k for k in same.split()} | others
 
     def apply(eqn: Any, *values: Any) -> Any:
-        how = {k: plain(eqn.params.get(v)) for k, v in ({k: k for k in same.split()} | others).items()}
+        how = {k: plain(eqn.params.get(v)) for k, v in parameters.items()}
         return [function(x, **how) for x in values]
 
     means(*names.split())(apply)
