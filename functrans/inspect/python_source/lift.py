@@ -32,14 +32,26 @@ def _refuse(self: Any, *_: Any, **__: Any) -> Any:
 
 
 class _Typed:
-    """The attributes of an array with a known type."""
+    """The attributes of an array with the type `_type()`."""
 
-    _type: Callable[[], ArrayType]
+    def _type(self) -> ArrayType:
+        raise NotStatic
 
-    shape = property(lambda self: self._type().shape)
-    dtype = property(lambda self: self._type().dtype)
-    ndim = property(lambda self: self._type().ndim)
-    size = property(lambda self: self._type().size)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._type().shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._type().dtype
+
+    @property
+    def ndim(self) -> int:
+        return self._type().ndim
+
+    @property
+    def size(self) -> int:
+        return self._type().size
 
 
 class Unknown(_Typed):

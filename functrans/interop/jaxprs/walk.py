@@ -309,6 +309,7 @@ class Imported:
 
     __slots__ = ("consts", "kinds", "out_tree", "program")
     program: Program
+    consts: tuple[Any, ...]
 
     def __init__(self, closed: Any, out_tree: Any, name: str):
         self.program, self.consts = converted(closed, name)
