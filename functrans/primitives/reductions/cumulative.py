@@ -13,14 +13,21 @@ import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.arithmetic import Extremum, is_finite, max_, min_
 from functrans.primitives.elementwise.complex_numbers import real
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log
-from functrans.primitives.reductions import folds as reductions
+from functrans.primitives.reductions.folds import (
+    Reduction,
+    reduce_max,
+    reduce_min,
+    reduce_prod,
+    reduce_sum,
+    wide_dtype,
+)
+from functrans.primitives.reductions.windows import emit_fold
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import rev, slice_
 from functrans.trace import literal, typeof
@@ -37,9 +44,7 @@ class Cumulative(Primitive):
 
     in_kernel = True
     takes: tuple[str, ...] = ew.NUMBERS
-    start: Callable[[Any], Any]
-    numpy: Any
-    op: Any
+    fold: Reduction
 
     def abstract_eval(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
@@ -49,9 +54,9 @@ class Cumulative(Primitive):
         return x
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
-        wide = x.astype(reductions.wide_dtype(x.dtype))
+        wide = x.astype(wide_dtype(x.dtype))
         wide = np.flip(wide, axis) if reverse else wide
-        out = type(self).numpy.accumulate(wide, axis, dtype=wide.dtype)
+        out = self.fold.numpy.accumulate(wide, axis, dtype=wide.dtype)
         return (np.flip(out, axis) if reverse else out).astype(x.dtype)
 
     def lower(self, ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
@@ -59,29 +64,16 @@ class Cumulative(Primitive):
         n = t.shape[axis]
         if n == 0:
             return x
-        ones, window = [1] * t.ndim, [1] * t.ndim
-        window[axis] = n
-        padding = np.zeros((t.ndim, 2), np.int64)
-        padding[axis, 1 if reverse else 0] = n - 1
-        scalar = ArrayType((), t.dtype)
-        folded = hlo.ReduceWindowOp(
-            [ctx.type(t)],
-            [x],
-            [ctx.full(type(self).start(t.dtype), scalar)],
-            ir.DenseI64ArrayAttr.get(window),
-            window_strides=ir.DenseI64ArrayAttr.get(ones),
-            base_dilations=ir.DenseI64ArrayAttr.get(ones),
-            window_dilations=ir.DenseI64ArrayAttr.get(ones),
-            padding=ir.DenseElementsAttr.get(padding.data),
-        )
-        block = folded.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
-        with ir.InsertionPoint(block):
-            hlo.return_([self.body(t.dtype)(*block.arguments).result])
-        return folded.result
-
-    def body(self, dtype: Any) -> Any:
-        """Return the StableHLO operation on two scalars of a dtype."""
-        return type(self).op
+        ones, padding = (1,) * t.ndim, [(0, 0)] * t.ndim
+        padding[axis] = (0, n - 1) if reverse else (n - 1, 0)
+        w = {
+            "window_dimensions": (*ones[:axis], n, *ones[axis + 1 :]),
+            "window_strides": ones,
+            "padding": padding,
+            "base_dilation": ones,
+            "window_dilation": ones,
+        }
+        return emit_fold(ctx, self.fold, x, w)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         pair = primals[0], tangents[0]
@@ -106,9 +98,7 @@ class CumSum(Cumulative):
 
     name: str = "cumsum"
     linear_in: tuple[int, ...] = (0,)
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
-    numpy: Any = np.add
-    op: Any = hlo.AddOp
+    fold: Reduction = reduce_sum
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         return self(tangents[0], axis=axis, reverse=reverse)
@@ -121,9 +111,7 @@ class CumProd(Cumulative):
     """Cumulative products."""
 
     name = "cumprod"
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
-    numpy: Any = np.multiply
-    op: Any = hlo.MulOp
+    fold: Reduction = reduce_prod
 
     def combine(self, x: Pair, y: Pair) -> Pair:
         (a, da), (b, db) = x, y
@@ -131,13 +119,11 @@ class CumProd(Cumulative):
 
 
 class CumExtremum(Cumulative):
-    """Cumulative maxima or minima."""
+    """Cumulative maxima or minima; NaN propagates. `choose` is the binary operation."""
 
-    extremum: reductions.Extremum
-    choose: Primitive  # the binary operation
-
-    def body(self, dtype: Any) -> Any:
-        return self.extremum.chooser(dtype)
+    def __init__(self, name: str, fold: Reduction, choose: Extremum):
+        self.fold, self.choose = fold, choose
+        super().__init__(name)
 
     def combine(self, x: Pair, y: Pair) -> Pair:
         """Ties share the tangent equally."""
@@ -152,28 +138,6 @@ class CumExtremum(Cumulative):
         return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
 
 
-class CumMax(CumExtremum):
-    """Cumulative maxima; NaN propagates."""
-
-    name: str = "cummax"
-    extremum: reductions.ReduceMax = reductions.reduce_max
-    choose: Extremum = max_
-    start: Callable[[Any], Any] = staticmethod(reductions.lowest)
-    numpy: Any = np.maximum
-    op: Any = hlo.MaxOp
-
-
-class CumMin(CumExtremum):
-    """Cumulative minima; NaN propagates."""
-
-    name: str = "cummin"
-    extremum: reductions.ReduceMin = reductions.reduce_min
-    choose: Extremum = min_
-    start: Callable[[Any], Any] = staticmethod(reductions.highest)
-    numpy: Any = np.minimum
-    op: Any = hlo.MinOp
-
-
 class CumLogSumExp(Cumulative):
     """log of cumulative sums of exp(x), without overflow."""
 
@@ -181,7 +145,7 @@ class CumLogSumExp(Cumulative):
     takes: tuple[str, ...] = ew.FLOATS
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
-        wide = x.astype(reductions.wide_dtype(x.dtype))
+        wide = x.astype(wide_dtype(x.dtype))
         wide = np.moveaxis(np.flip(wide, axis) if reverse else wide, axis, 0)
         out = np.empty_like(wide)
         total = np.full(wide.shape[1:], -np.inf, wide.dtype)
@@ -266,6 +230,6 @@ def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
 
 cumsum: CumSum = CumSum()
 cumprod: CumProd = CumProd()
-cummax: CumMax = CumMax()
-cummin: CumMin = CumMin()
+cummax: CumExtremum = CumExtremum("cummax", reduce_max, max_)
+cummin: CumExtremum = CumExtremum("cummin", reduce_min, min_)
 cumlogsumexp: CumLogSumExp = CumLogSumExp()

@@ -30,10 +30,20 @@ class Reduction(Primitive):
     """
 
     in_kernel = True
-    takes: tuple[str, ...] = ew.ANY
-    start: Callable[[Any], Any]
-    numpy: Any
-    op: Any
+
+    def __init__(
+        self,
+        name: str,
+        takes: tuple[str, ...],
+        start: Callable[[Any], Any],
+        numpy: np.ufunc,
+        op: Callable[..., Any],
+    ):
+        self.takes = takes
+        self.start = start
+        self.numpy = numpy
+        self.op = op
+        super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
@@ -44,12 +54,12 @@ class Reduction(Primitive):
 
     def reference(self, x: Any, *, axes: Any) -> Any:
         wide = wide_dtype(x.dtype)
-        start = np.asarray(type(self).start(x.dtype)).astype(wide)
-        out = type(self).numpy.reduce(x.astype(wide), axis=axes, initial=start, dtype=wide)
+        start = np.asarray(self.start(x.dtype)).astype(wide)
+        out = self.numpy.reduce(x.astype(wide), axis=axes, initial=start, dtype=wide)
         return np.asarray(out).astype(x.dtype)
 
     def numpy_source(self, w: Any, x: Any, *, axes: Any) -> Any:
-        name = _SHORT_NAMES.get((type(self).numpy, x.dtype == bool))
+        name = _SHORT_NAMES.get((self.numpy, x.dtype == bool))
         if name is None or not x.size:
             return w.reference(self, (x,), {"axes": axes})
         axis = axes[0] if len(axes) == 1 else axes
@@ -63,8 +73,12 @@ class Reduction(Primitive):
         return f"{name}({x.full}{whole}{kept})"
 
     def lower(self, ctx: Any, x: Any, *, axes: Any) -> Any:
-        start = type(self).start(ctx.in_types[0].dtype)
-        return ctx.reduce(type(self).op, x, start, axes)
+        dtype = ctx.in_types[0].dtype
+        return ctx.reduce(self.chooser(dtype), x, self.start(dtype), axes)
+
+    def chooser(self, dtype: Any) -> Callable[..., Any]:
+        """Return the StableHLO operation on two scalars of a dtype."""
+        return self.op
 
     def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes) -> Any:
         (x,), (d,) = args, dims
@@ -75,7 +89,7 @@ class Reduction(Primitive):
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
-_SHORT_NAMES = {  # (ufunc, whether the operand is boolean) -> name
+_SHORT_NAMES: dict[tuple[Any, bool], str] = {  # (ufunc, whether the operand is boolean) -> name
     (np.add, False): "np.sum",
     (np.multiply, False): "np.prod",
     (np.maximum, False): "np.max",
@@ -121,12 +135,7 @@ def ones(dtype: Any) -> Any:
 class ReduceSum(Reduction):
     """The sum over axes."""
 
-    name: str = "reduce_sum"
     linear_in: tuple[int, ...] = (0,)
-    takes: tuple[str, ...] = ew.NUMBERS
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
-    numpy: Any = np.add
-    op: Any = hlo.AddOp
 
     def transpose(self, ct: Any, x: Any, *, axes: Any) -> Any:
         kept = shapes.kept_axes(x.ndim, axes)
@@ -135,12 +144,6 @@ class ReduceSum(Reduction):
 
 class ReduceProd(Reduction):
     """The product over axes."""
-
-    name: str = "reduce_prod"
-    takes: tuple[str, ...] = ew.NUMBERS
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 1)
-    numpy: Any = np.multiply
-    op: Any = hlo.MulOp
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axes: Axes) -> Any:
         """d(ab) = da b + a db over pairs of halves; without division, so zeros are safe."""
@@ -177,16 +180,13 @@ def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
 class Extremum(Reduction):
     """The maximum or minimum; NaN propagates. Complex numbers are ordered by their parts."""
 
-    direction: str
+    def __init__(self, name: str, start: Callable[[Any], Any], numpy: np.ufunc, op: Any, direction: str):
+        self.direction = direction  # of the comparison that holds for the element to choose
+        super().__init__(name, ew.ANY, start, numpy, op)
 
-    def lower(self, ctx: Any, x: Any, *, axes: Any) -> Any:
-        dtype = ctx.in_types[0].dtype
-        return ctx.reduce(self.chooser(dtype), x, type(self).start(dtype), axes)
-
-    def chooser(self, dtype: Any) -> Any:
-        """Return the StableHLO operation on two scalars of a dtype."""
+    def chooser(self, dtype: Any) -> Callable[..., Any]:
         if dtype_class(dtype) != "complex":
-            return type(self).op
+            return self.op
 
         def choose(x: Any, y: Any) -> Any:
             return hlo.SelectOp(complex_compare(self.direction, x, y), x, y)
@@ -204,63 +204,24 @@ class Extremum(Reduction):
         return ew.div(reduce_sum(ew.mul(dx, where), axes=axes), count)
 
 
-class ReduceMax(Extremum):
-    """The maximum over axes."""
-
-    name: str = "reduce_max"
-    direction: str = "GT"
-    start: Callable[[Any], Any] = staticmethod(lowest)
-    numpy: Any = np.maximum
-    op: Any = hlo.MaxOp
-
-
-class ReduceMin(Extremum):
-    """The minimum over axes."""
-
-    name: str = "reduce_min"
-    direction: str = "LT"
-    start: Callable[[Any], Any] = staticmethod(highest)
-    numpy: Any = np.minimum
-    op: Any = hlo.MinOp
-
-
-class ReduceAnd(Reduction):
-    """`and` over axes, for booleans or bits."""
-
-    name: str = "reduce_and"
-    takes: tuple[str, ...] = ew.BITS
-    start: Callable[[Any], Any] = staticmethod(ones)
-    numpy: Any = np.bitwise_and
-    op: Any = hlo.AndOp
-
-
-class ReduceOr(Reduction):
-    """`or` over axes, for booleans or bits."""
-
-    name: str = "reduce_or"
-    takes: tuple[str, ...] = ew.BITS
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
-    numpy: Any = np.bitwise_or
-    op: Any = hlo.OrOp
-
-
-class ReduceXor(Reduction):
-    """`xor` over axes, for booleans or bits."""
-
-    name: str = "reduce_xor"
-    takes: tuple[str, ...] = ew.BITS
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
-    numpy: Any = np.bitwise_xor
-    op: Any = hlo.XorOp
+reduce_sum: ReduceSum = ReduceSum("reduce_sum", ew.NUMBERS, lambda _: 0, np.add, hlo.AddOp)
+reduce_prod: ReduceProd = ReduceProd("reduce_prod", ew.NUMBERS, lambda _: 1, np.multiply, hlo.MulOp)
+reduce_max: Extremum = Extremum("reduce_max", lowest, np.maximum, hlo.MaxOp, "GT")
+reduce_min: Extremum = Extremum("reduce_min", highest, np.minimum, hlo.MinOp, "LT")
+reduce_and: Reduction = Reduction("reduce_and", ew.BITS, ones, np.bitwise_and, hlo.AndOp)
+reduce_or: Reduction = Reduction("reduce_or", ew.BITS, lambda _: 0, np.bitwise_or, hlo.OrOp)
+reduce_xor: Reduction = Reduction("reduce_xor", ew.BITS, lambda _: 0, np.bitwise_xor, hlo.XorOp)
 
 
 class Arg(Primitive):
     """The position of the maximum or minimum along one axis: the first one, or the first NaN."""
 
     in_kernel = True
-    direction: str
-    start: Callable[[Any], Any]
-    numpy: Callable[..., Any]
+
+    def __init__(self, name: str, extremum: Extremum, numpy: Callable[..., Any]):
+        self.extremum = extremum
+        self.numpy = numpy
+        super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
         if dtype_class(x.dtype) not in ew.ORDERED:
@@ -274,7 +235,7 @@ class Arg(Primitive):
         return ArrayType(shapes.without(x.shape, axes[0]), index_dtype)
 
     def reference(self, x: Any, *, axes: Any, index_dtype: Any) -> Any:
-        return np.asarray(type(self).numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(index_dtype)
+        return np.asarray(self.numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(index_dtype)
 
     def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
         """Emit one reduction over pairs (value, index)."""
@@ -286,7 +247,7 @@ class Arg(Primitive):
         reduction = hlo.ReduceOp(
             [ctx.type(out.update(dtype=dtype)), ctx.type(out)],
             [x, counts],
-            [ctx.full(type(self).start(dtype), value), ctx.full(0, index)],
+            [ctx.full(self.extremum.start(dtype), value), ctx.full(0, index)],
             ir.DenseI64ArrayAttr.get(axes),
         )
         scalars = [ctx.type(value), ctx.type(index)]
@@ -297,7 +258,7 @@ class Arg(Primitive):
 
     def _better(self, dtype: Any, x: Any, i: Any, y: Any, j: Any) -> list[Any]:
         """Return the pair with the better value, or NaN; for equal values the earlier one."""
-        x_wins = hlo.or_(compare(self.direction, x, y, dtype), compare("NE", x, x, dtype))
+        x_wins = hlo.or_(compare(self.extremum.direction, x, y, dtype), compare("NE", x, x, dtype))
         earlier = hlo.compare(i, j, hlo.ComparisonDirectionAttr.get("LT"))
         i_wins = hlo.or_(x_wins, hlo.and_(compare("EQ", x, y, dtype), earlier))
         return [hlo.select(x_wins, x, y), hlo.select(i_wins, i, j)]
@@ -314,22 +275,8 @@ class Arg(Primitive):
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
-class ArgMax(Arg):
-    """The index of the maximum along an axis."""
-
-    name: str = "argmax"
-    direction: str = "GT"
-    start: Callable[[Any], Any] = staticmethod(lowest)
-    numpy: Any = staticmethod(np.argmax)
-
-
-class ArgMin(Arg):
-    """The index of the minimum along an axis."""
-
-    name: str = "argmin"
-    direction: str = "LT"
-    start: Callable[[Any], Any] = staticmethod(highest)
-    numpy: Any = staticmethod(np.argmin)
+argmax: Arg = Arg("argmax", reduce_max, np.argmax)
+argmin: Arg = Arg("argmin", reduce_min, np.argmin)
 
 
 # --- comparisons inside the bodies of reductions and sorts ----------------------------------------
@@ -351,17 +298,6 @@ def complex_compare(direction: str, x: Any, y: Any) -> Any:
     re_x, re_y, im_x, im_y = hlo.real(x), hlo.real(y), hlo.imag(x), hlo.imag(y)
     tie = compare("EQ", re_x, re_y, part)
     return hlo.select(tie, compare(direction, im_x, im_y, part), compare(direction, re_x, re_y, part))
-
-
-reduce_sum: ReduceSum = ReduceSum()
-reduce_prod: ReduceProd = ReduceProd()
-reduce_max: ReduceMax = ReduceMax()
-reduce_min: ReduceMin = ReduceMin()
-reduce_and: ReduceAnd = ReduceAnd()
-reduce_or: ReduceOr = ReduceOr()
-reduce_xor: ReduceXor = ReduceXor()
-argmax: ArgMax = ArgMax()
-argmin: ArgMin = ArgMin()
 
 
 # --- softmax --------------------------------------------------------------------------------------

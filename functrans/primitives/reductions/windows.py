@@ -24,16 +24,12 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
-from functrans.primitives.elementwise import families as ew
 from functrans.primitives.reductions.folds import (
-    Extremum,
-    ReduceMax,
-    ReduceMin,
+    Reduction,
     compare,
-    highest,
-    lowest,
     reduce_max,
     reduce_min,
+    reduce_sum,
     wide_dtype,
 )
 from functrans.primitives.shape import joining as joining
@@ -127,6 +123,15 @@ def emit_window(ctx: Any, xs: Sequence[Any], starts: Sequence[Any], w: Window) -
     return made, made.regions[0].blocks.append(*scalars, *scalars)
 
 
+def emit_fold(ctx: Any, fold: Reduction, x: Any, w: Window) -> Any:
+    """Return the StableHLO operation that reduces each window of x."""
+    dtype = ctx.in_types[0].dtype
+    made, block = emit_window(ctx, [x], [ctx.full(fold.start(dtype), ArrayType((), dtype))], w)
+    with ir.InsertionPoint(block):
+        hlo.return_([fold.chooser(dtype)(*block.arguments).result])
+    return made.result
+
+
 class Windowed(Primitive):
     """Base class of the family."""
 
@@ -139,39 +144,32 @@ class Windowed(Primitive):
 
 
 class WindowFold(Windowed):
-    """One number per window, by an operation and its initial value."""
+    """One number per window, by a reduction."""
 
     in_kernel = True
-    takes: tuple[str, ...] = ew.NUMBERS
-    start: Callable[[Any], Any]
-    numpy: Any
+
+    def __init__(self, fold: Reduction):
+        self.fold = fold
+        self.linear_in: tuple[int, ...] = fold.linear_in
+        super().__init__(fold.name.replace("reduce", "reduce_window"))
 
     def abstract_eval(self, x: ArrayType, **w: Any) -> ArrayType:
-        if dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x,), x, self.takes)
+        if dtype_class(x.dtype) not in self.fold.takes:
+            raise self.wrong_dtype((x,), x, self.fold.takes)
         return x.update(shape=check_window(self, (x,), x, w))
 
     def reference(self, x: Any, **w: Any) -> Any:
         counts, wide = window_counts(x.shape, **w), wide_dtype(x.dtype)
-        start = np.asarray(type(self).start(x.dtype)).astype(wide)
+        start = np.asarray(self.fold.start(x.dtype)).astype(wide)
         out = np.full(counts, start, wide)
         for patch in _patches(x.astype(wide), start, w, counts):
-            out = type(self).numpy(out, patch)
+            out = self.fold.numpy(out, patch)
         return out.astype(x.dtype)
 
     def lower(self, ctx: Any, x: Any, **w: Any) -> Any:
-        dtype = ctx.in_types[0].dtype
         if 0 in (*ctx.in_types[0].shape, *ctx.out_types[0].shape):
-            return ctx.full(type(self).start(dtype), ctx.out_types[0])
-        start = ctx.full(type(self).start(dtype), ArrayType((), dtype))
-        made, block = emit_window(ctx, [x], [start], w)
-        with ir.InsertionPoint(block):
-            hlo.return_([self.body(dtype)(*block.arguments).result])
-        return made.result
-
-    def body(self, dtype: Any) -> Any:
-        """Return the StableHLO operation on two scalars of a dtype."""
-        raise self.missing("lower")
+            return ctx.full(self.fold.start(ctx.in_types[0].dtype), ctx.out_types[0])
+        return emit_fold(ctx, self.fold, x, w)
 
     def batch(self, t: Any, args: Any, dims: Any, **w: Any) -> Any:
         return self(t.move(args[0], dims[0], 0), **with_leading_axis(w)), 0
@@ -179,14 +177,6 @@ class WindowFold(Windowed):
 
 class ReduceWindowSum(WindowFold):
     """The sum of each window."""
-
-    name: str = "reduce_window_sum"
-    linear_in: tuple[int, ...] = (0,)
-    start: Callable[[Any], Any] = staticmethod(lambda dtype: 0)
-    numpy: Any = np.add
-
-    def body(self, dtype: Any) -> Any:
-        return hlo.AddOp
 
     def transpose(self, ct: Any, x: Any, **w: Any) -> Any:
         """Element i is in the windows o with i * base == o * stride + k * apart - low: again a
@@ -211,37 +201,10 @@ class ReduceWindowSum(WindowFold):
 class WindowExtremum(WindowFold):
     """The maximum or minimum of each window; NaN propagates."""
 
-    extremum: Extremum
-    select: str
-
-    def body(self, dtype: Any) -> Any:
-        return self.extremum.chooser(dtype)
-
     def jvp(self, primals: Any, tangents: Any, out: Any, **w: Any) -> Any:
         """Of equal elements the first one determines the tangent."""
-        return select_and_gather_add(tangents[0], primals[0], select=self.select, **w)
-
-
-class ReduceWindowMax(WindowExtremum):
-    """The maximum of each window."""
-
-    name: str = "reduce_window_max"
-    extremum: ReduceMax = reduce_max
-    select: str = "ge"
-    takes: tuple[str, ...] = ew.ANY
-    start: Callable[[Any], Any] = staticmethod(lowest)
-    numpy: Any = np.maximum
-
-
-class ReduceWindowMin(WindowExtremum):
-    """The minimum of each window."""
-
-    name: str = "reduce_window_min"
-    extremum: ReduceMin = reduce_min
-    select: str = "le"
-    takes: tuple[str, ...] = ew.ANY
-    start: Callable[[Any], Any] = staticmethod(highest)
-    numpy: Any = np.minimum
+        select = "ge" if self.fold is reduce_max else "le"
+        return select_and_gather_add(tangents[0], primals[0], select=select, **w)
 
 
 # --- their gradients ------------------------------------------------------------------------------
@@ -433,8 +396,8 @@ def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> j
     return _taken_back(made, x.shape, w, jax.lax.pad)
 
 
-reduce_window_sum: ReduceWindowSum = ReduceWindowSum()
-reduce_window_max: ReduceWindowMax = ReduceWindowMax()
-reduce_window_min: ReduceWindowMin = ReduceWindowMin()
+reduce_window_sum: ReduceWindowSum = ReduceWindowSum(reduce_sum)
+reduce_window_max: WindowExtremum = WindowExtremum(reduce_max)
+reduce_window_min: WindowExtremum = WindowExtremum(reduce_min)
 select_and_gather_add: SelectAndGatherAdd = SelectAndGatherAdd()
 select_and_scatter_add: SelectAndScatterAdd = SelectAndScatterAdd()
