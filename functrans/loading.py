@@ -14,6 +14,7 @@ unchanged (interop/bridge.py), classes, modules.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -34,7 +35,7 @@ _MADE_OURS = {"image", "lax", "nn", "numpy", "ops", "random", "scipy"}
 
 
 def lazily(
-    package: str, where: Mapping[str, str], shown: str = ""
+    package: str, where: Mapping[str, str], modules: str = "", shown: str = ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Make the `__getattr__`, `__dir__` and `__all__` of a package.
 
@@ -42,6 +43,8 @@ def lazily(
       package: its full name.
       where: module -> names imported from it, separated by spaces. The entry of the package itself
         lists its submodules. `name=here` exports `name` as `here`.
+      modules: submodules, separated by spaces, whose `__all__` the package exports too. They are
+        imported when the first of these names is asked for.
       shown: full name of a function `(package, name, value)` that maps each imported value to the
         value that users get.
 
@@ -54,22 +57,29 @@ def lazily(
       >>> round(getattr_("turn"), 3)
       6.283
     """
-    found: dict[str, tuple[str, str]] = {}
+    table: dict[str, tuple[str, str]] = {}
     for module, names in where.items():
         for word in names.split():
             name, _, here = word.partition("=")
-            found[here or name] = (module, name)
+            table[here or name] = (module, name)
     namespace = sys.modules[package].__dict__
+
+    @functools.cache
+    def exported() -> dict[str, tuple[str, str]]:
+        homes = [f"{package}.{module}" for module in modules.split()]
+        return table | {name: (home, name) for home in homes for name in import_module(home).__all__}
 
     def load(name: str) -> Any:
         if name == "__all__":  # of a module that falls back to JAX: the names of `import *`
-            return [n for n in _listed(package, found) if not n.startswith("_")]
-        if name not in found:
-            if sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
-                # `from package import name` asks, before it looks for a submodule of that name.
+            return [n for n in _listed(package, exported()) if not n.startswith("_")]
+        if name not in table:
+            asked_by = sys._getframe(1).f_code.co_filename
+            # `from package import name` asks, before it looks for a submodule of that name.
+            if name.startswith("_") or asked_by.startswith("<frozen importlib"):
                 raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-            return _of_jax(package, name, found)
-        module, attribute = found[name]
+        if name not in exported():
+            return _of_jax(package, name, exported())
+        module, attribute = exported()[name]
         if module == package:
             value = import_module(f"{package}.{attribute}")
         else:
@@ -80,7 +90,7 @@ def lazily(
         namespace[name] = value
         return value
 
-    return load, lambda: _listed(package, found), list(found)
+    return load, lambda: _listed(package, exported()), list(table)
 
 
 def hand_on(*modules: str) -> None:
@@ -115,8 +125,6 @@ def _twin(module: str) -> ModuleType | None:
 
 def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()) -> Any:
     """Return a public attribute of JAX's module. `more` are our names, for the error message."""
-    if name.startswith("_"):
-        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
     twin = _twin(module)
     if twin is None:
         raise _missing(module, name, more)

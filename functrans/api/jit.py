@@ -32,8 +32,7 @@ from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_checked_map, settings
 from functrans.passes.compiler_options import Other, explain_option, local
-from functrans.primitives.base import speaks_of_others_axes
-from functrans.primitives.calls.jit import axes_in_loops
+from functrans.primitives.calls.jit import axes_in_loops, speaks_of_others_axes
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name, update_wrapper

@@ -75,11 +75,9 @@ def by_halves(
         element = ir.F32Type.get()
         x = hlo.convert(ir.RankedTensorType.get(x.type.shape, element), x)
     y: Any = hlo.reshape(ir.RankedTensorType.get(sizes, element), x)
-    integers = ir.DenseI64ArrayAttr.get
 
     def part(start: int, limit: int) -> Any:
-        one = integers([1, 1, 1])
-        return hlo.slice(y, integers([0, start, 0]), integers([before, limit, after]), one)
+        return hlo.slice(y, [0, start, 0], [before, limit, after], [1, 1, 1])
 
     waiting = []
     step = 0
@@ -175,11 +173,11 @@ def constants_of(dtype: np.dtype, *values: Any) -> list[np.ndarray] | None:
 
 def part(x: Any, axis: int, i: int) -> Any:
     """Return x at one index along an axis."""
-    shape, integers = list(x.type.shape), ir.DenseI64ArrayAttr.get
+    shape = list(x.type.shape)
     if shape[axis] > 1:
         start, limit = [0] * len(shape), list(shape)
         start[axis], limit[axis] = i, i + 1
-        x = hlo.slice(x, integers(start), integers(limit), integers([1] * len(shape)))
+        x = hlo.slice(x, start, limit, [1] * len(shape))
     del shape[axis]
     return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), x)
 

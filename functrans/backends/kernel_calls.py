@@ -134,11 +134,11 @@ def first_elements(values: Any, made: Any) -> Any:
     """Return the first elements of the values with the element type of `made`, as a vector. A
     kernel returns these so that it reads all its operands: XLA aborts the process over an unused
     one."""
-    kind, integers = made.element_type, ir.DenseI64ArrayAttr.get
+    kind = made.element_type
     one, parts = ir.RankedTensorType.get([1], kind), []
     for x in values:
         if x.type.element_type == kind:
             if n := x.type.rank:
-                x = hlo.slice(x, integers([0] * n), integers([1] * n), integers([1] * n))
+                x = hlo.slice(x, [0] * n, [1] * n, [1] * n)
             parts.append(hlo.reshape(one, x))
     return hlo.concatenate(parts, 0) if len(parts) > 1 else parts[0]

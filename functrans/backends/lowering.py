@@ -282,8 +282,7 @@ class Lowering:
     def _rows(self, x: Any, i: Any, n: int) -> Any:
         shape = ir.RankedTensorType(x.type).shape
         zero = self.full(0, ArrayType((), np.dtype(np.int32)))
-        sizes = ir.DenseI64ArrayAttr.get([n, *shape[1:]])
-        return hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], sizes)
+        return hlo.dynamic_slice(x, [i, *[zero] * (len(shape) - 1)], [n, *shape[1:]])
 
     def _write(self, x: Any, rows: Sequence[Any], i: Any) -> Any:
         shape = ir.RankedTensorType(x.type).shape
@@ -366,7 +365,7 @@ class Lowering:
 
     def transpose(self, x: Any, order: Sequence[int]) -> Any:
         """Emit a transpose of x."""
-        return hlo.transpose(x, ir.DenseI64ArrayAttr.get(order))
+        return hlo.transpose(x, order)
 
     def transposed_copy(self, x: Any, order: Sequence[int]) -> Any:
         """Emit a transpose of x that XLA:CPU does not fuse with what computes a large x, which would

@@ -20,7 +20,7 @@ from functrans.ir.source import brief_with_type, here, location
 from functrans.ir.types import ArrayType, promote
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
-from functrans.primitives.base import speaks_of_others_axes
+from functrans.primitives.calls.jit import speaks_of_others_axes
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused

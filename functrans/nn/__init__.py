@@ -17,14 +17,5 @@ if _TYPE_CHECKING:
 
 else:
     __getattr__, __dir__, _ = _lazily(
-        __name__,
-        {
-            "functrans.nn.activations": (
-                "celu elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity leaky_relu "
-                "log1mexp log_sigmoid mish relu relu6 selu sigmoid silu soft_sign softplus "
-                "sparse_plus sparse_sigmoid squareplus swish tanh"
-            ),
-            "functrans.nn.normalizing": "log_softmax logmeanexp logsumexp one_hot softmax standardize",
-        },
-        "functrans.ir.tracebacks.shown",
+        __name__, {}, "activations normalizing", "functrans.ir.tracebacks.shown"
     )

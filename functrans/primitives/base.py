@@ -71,12 +71,9 @@ def own_cost(e: Any) -> Cost:
     return e.primitive.cost([v.type for v in e.inputs], [v.type for v in e.outputs], **e.params)
 
 
-_OWED: list[Any] = []  # the base-class placeholders of mandatory rules
-
-
 def owed(rule: Any) -> Any:
     """Mark a method of a base class as a rule that each primitive must define."""
-    _OWED.append(rule)
+    rule.owed = True
     return rule
 
 
@@ -95,13 +92,16 @@ class Primitive:
     counted = True  # its cost is known
     mergeable = True  # equal equations may become one, and an invariant one may leave a loop
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
+    locally_constant = False  # its derivative is zero
     linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
+    # parameters that are axes of all operands and results; () if a leading axis changes nothing
+    axis_params: tuple[str, ...] | None = None
 
     def __init__(self, name: str | None = None):
         self.name = name or self.name
         for rule in self.mandatory:
-            if getattr(type(self), rule) in _OWED:
+            if hasattr(getattr(type(self), rule), "owed"):
                 raise TypeError(f"primitive {self.name} does not define the required rule `{rule}`")
         if self.name in PRIMITIVES:
             raise ValueError(f"two primitives are named {self.name!r}")
@@ -135,14 +135,14 @@ class Primitive:
 
     def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **params: Any) -> Any:
         """Return the tangent. The default, for a linear operation, applies the operation to the
-        tangents.
+        tangents; for a locally constant one it is zero.
 
         Example:
           >>> from functrans.ir import PRIMITIVES
           >>> float(PRIMITIVES["neg"].jvp([1.0], [2.0], None))  # the tangent of -x
           -2.0
         """
-        if not self.linear_in:
+        if not (self.linear_in or self.locally_constant):
             raise self.missing("jvp")
         if self.multilinear:
             return self._product_rule(primals, tangents, params)
@@ -150,7 +150,7 @@ class Primitive:
         if all(tangents[i] is None for i in self.linear_positions(len(args))):
             return [None] * len(out) if self.multiple_results else None
         for i in self.linear_positions(len(args)):
-            args[i] = tangents[i] if tangents[i] is not None else zero(args[i])
+            args[i] = tangents[i] if tangents[i] is not None else literal(0, typeof(args[i]))
         return bind(self, args, params)
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
@@ -159,13 +159,19 @@ class Primitive:
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any) -> Any:
         """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the
         batch axis of x to `to`, or broadcasts x along a new one if `dim` is None.
+        The default needs `axis_params`.
 
         Example:
           >>> import functrans as ft, functrans.numpy as jnp
           >>> ft.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))  # by the rule of dot_general
           Array([3., 3.], dtype=float32)
         """
-        raise self.missing("batch")
+        if self.axis_params is None:
+            raise self.missing("batch")
+        to = next(d for d in dims if d is not None) if self.axis_params else 0
+        lined_up = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
+        outs = self(*lined_up, **past_batch_axis(self, to, params))
+        return outs, [to] * len(outs) if self.multiple_results else to
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types, *out_types))
@@ -183,7 +189,7 @@ class Primitive:
         """
         return w.reference(self, xs, params)
 
-    # --- overridden by higher-order primitives (base.py) ----------------------------------
+    # --- overridden by higher-order primitives ----------------------------------------------------
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         """Return (result, its tangent). `t` is the running jvp or linearize.
@@ -421,12 +427,6 @@ def sum_of(x: Any, y: Any) -> Any:
     return x if y is None else bind(PRIMITIVES["add"], (x, y), {})
 
 
-def zero(x: Any) -> Any:
-    """Return the zero of a value's tangent space, as a literal."""
-    t = type_of(x)
-    return literal(0, t)
-
-
 def is_zero(x: Any) -> bool:
     """Return whether a value is a literal of zeros."""
     return x.__class__ is Literal and x.value == 0
@@ -438,6 +438,15 @@ def type_of(x: Any) -> ArrayType:
 
 def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
+
+
+def past_batch_axis(primitive: Primitive, d: int, params: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters for operands with one more axis, at d: their `axis_params` are moved."""
+    moved = dict(params)
+    for name in primitive.axis_params or ():
+        axes = params[name]
+        moved[name] = axes + (axes >= d) if isinstance(axes, int) else tuple([a + (a >= d) for a in axes])
+    return moved
 
 
 # --- named axes that programs speak of ------------------------------------------------------------
@@ -456,23 +465,11 @@ def _axes_inside(program: Program) -> set[Any]:
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
-def speaks_of_others_axes(program: Program) -> bool:
-    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
-    given = {name for name, _ in state.axes}
-    return not axes_inside(program) <= given
-
-
 # --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------
 #
-# They define `interpret` instead of `reference`. Their rules receive the running transformation
-# `t`, which transforms their bodies, so this layer need not import the transformations.
-#
-#     interpret       the results on NumPy arrays; `run(program, values)` runs a body (mandatory)
-#     differentiate   `jvp`, given the running jvp or linearize
-#     transpose_with  `transpose`, given the running transposition
-#     batch           `t.program(body, ...)` is the batched body
-#     record          trace a Python function and bind with its program, if `holds_functions` is set
-#     run_eagerly     the results on concrete arrays, if `runs_eagerly` is set
+# They define `interpret` instead of `reference`, `differentiate` instead of `jvp`, and
+# `transpose_with` instead of `transpose`. Their rules receive the running transformation `t`, which
+# transforms their bodies, so this layer need not import the transformations.
 
 
 class HigherOrderPrimitive(Primitive):

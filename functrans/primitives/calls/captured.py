@@ -42,6 +42,7 @@ class Constant(Primitive):
 
     in_kernel = True
     name = "constant"
+    locally_constant = True
 
     def abstract_eval(self, *, values: Any, shape: tuple[int, ...], dtype: Any, weak: bool = False) -> Any:
         n = values.array.size if isinstance(values, Held) else len(values)
@@ -62,9 +63,6 @@ class Constant(Primitive):
         array = self.reference(**params)
         keys = is_key_dtype(params["dtype"])
         return ctx.constant(np.asarray(jax.random.key_data(array)) if keys else array)
-
-    def jvp(self, primals: Sequence[Any], tangents: Sequence[Any], out: Any, /, **_: Any) -> Any:
-        return None
 
     def batch(self, t: Any, args: Sequence[Any], dims: Any, /, **params: Any) -> Any:
         return self(**params), None

@@ -132,6 +132,12 @@ def axes_in_loops(program: Program) -> set[Any]:
     return set().union(*parts)
 
 
+def speaks_of_others_axes(program: Program) -> bool:
+    """Does it speak of an axis that JAX has named? Then its sizes are not in our signatures."""
+    given = {name for name, _ in state.axes}
+    return not axes_inside(program) <= given
+
+
 class OneKernel(Jit):
     """Run `program`, on a CPU as one kernel. passes/kernels.py inserts it at lowering."""
 

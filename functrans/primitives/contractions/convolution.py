@@ -330,24 +330,17 @@ class _Plan:
             x,
             y,
             numbers,
-            ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.feature_groups),
-            ir.IntegerAttr.get(ir.IntegerType.get_signless(64), self.batch_groups),
+            self.feature_groups,
+            self.batch_groups,
             precision_config=precision_config(precision),
-            **self._window(),
+            window_strides=self.axes["strides"],
+            padding=ir.DenseElementsAttr.get(np.array(self.axes["padding"], np.int64).reshape(-1, 2).data),
+            lhs_dilation=self.axes["lhs_dilation"],
+            rhs_dilation=self.axes["rhs_dilation"],
         )
         made = self._reshape(made, shape, [self.size[2][n] for n in split])
         order = [split.index(n) for n in self.out]
         return made if order == sorted(order) else self.ctx.transpose(made, order)
-
-    def _window(self) -> dict[str, Any]:
-        axes, integers = self.axes, ir.DenseI64ArrayAttr.get
-        padding: Any = np.array(axes["padding"], np.int64).reshape(-1, 2)
-        return {
-            "window_strides": integers(axes["strides"]),
-            "padding": ir.DenseElementsAttr.get(padding),
-            "lhs_dilation": integers(axes["lhs_dilation"]),
-            "rhs_dilation": integers(axes["rhs_dilation"]),
-        }
 
     def _order(self, names: Axes, kinds: Groups) -> list[int]:
         """Return the order of the merged axes."""

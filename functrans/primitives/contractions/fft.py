@@ -15,9 +15,8 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import here
 from functrans.ir.types import ArrayType
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.elementwise.complex_numbers import complex_dtype, conj, real
 from functrans.primitives.elementwise.conversion import real_dtype
@@ -39,6 +38,7 @@ class FFT(Primitive):
 
     name: str = "fft"
     linear_in: tuple[int, ...] = (0,)
+    axis_params: tuple[str, ...] = ()
 
     def abstract_eval(self, x: ArrayType, *, kind: str, lengths: tuple[int, ...]) -> ArrayType:
         n = len(lengths)
@@ -46,22 +46,21 @@ class FFT(Primitive):
         if x.dtype.name not in wanted:
             raise self.mismatch((x,), f"{kind} takes {' or '.join(wanted)}, not {x.dtype}")
         if not 1 <= n <= min(x.ndim, 3):
-            raise self._misfit(x, f"lengths {lengths} must be one to three, of axes of x")
+            raise self.mismatch(
+                (x,), f"lengths {lengths} must be one to three, of axes of x", "", errors.ShapeMismatch
+            )
         have = x.shape[x.ndim - n :]
         half = (*lengths[:-1], lengths[-1] // 2 + 1)
-        if have != (half if kind == "IRFFT" else lengths):
-            raise self._misfit(
-                x, f"{kind} with lengths {lengths} takes last axes of {half if kind == 'IRFFT' else lengths}"
-            )
+        taken = half if kind == "IRFFT" else lengths
+        if have != taken:
+            problem = f"{kind} with lengths {lengths} takes last axes of {taken}"
+            raise self.mismatch((x,), problem, "", errors.ShapeMismatch)
         lead = x.shape[: x.ndim - n]
         if kind == "RFFT":
             return x.update(shape=(*lead, *half), dtype=complex_dtype(x.dtype))
         if kind == "IRFFT":
             return x.update(shape=(*lead, *lengths), dtype=real_dtype(x.dtype))
         return x
-
-    def _misfit(self, x: ArrayType, problem: str) -> Exception:
-        return errors.ShapeMismatch(f"{self.name}({x}): {problem}, {here()}")
 
     def reference(self, x: Any, *, kind: str, lengths: Any) -> Any:
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)
@@ -75,7 +74,7 @@ class FFT(Primitive):
             return ctx.full(0, ctx.out_types[0])
         if kind == "IRFFT" and len(lengths) > 1:  # some platforms differ from NumPy
             return ctx.via_jax(lambda x: jax.lax.fft(x, kind, lengths), x)[0]
-        return hlo.fft(x, hlo.FftTypeAttr.get(kind), ir.DenseI64ArrayAttr.get(lengths))
+        return hlo.fft(x, hlo.FftTypeAttr.get(kind), lengths)
 
     def transpose(self, ct: Any, x: Any, *, kind: str, lengths: Any) -> Any:
         """FFT and IFFT are symmetric matrices. RFFT is the first rows of the FFT of real numbers
@@ -97,9 +96,6 @@ class FFT(Primitive):
         if n % 2 == 0:
             weights.append(weights[0])
         return (mul(y, concatenate(*weights, dimension=last)),)
-
-    def batch(self, t: Any, args: Any, dims: Any, **how: Any) -> Any:
-        return self(t.move(args[0], dims[0], 0), **how), 0
 
     def cost(self, in_types: Any, out_types: Any, *, kind: str, lengths: Any) -> Cost:
         size = max(in_types[0].size, out_types[0].size)

@@ -182,6 +182,7 @@ class OnlyWhere(Primitive):
     in_kernel = True
     name: str = "only_where"
     linear_in: tuple[int, ...] = (1,)
+    axis_params: tuple[str, ...] = ()
 
     def abstract_eval(self, own: ArrayType, x: ArrayType) -> ArrayType:
         if own.dtype != np.bool_ or own.shape != x.shape[: own.ndim]:
@@ -199,10 +200,6 @@ class OnlyWhere(Primitive):
 
     def transpose(self, ct: Any, own: Any, x: Any) -> Any:
         return None, _masked(own, ct)
-
-    def batch(self, t: Any, args: Any, dims: Any) -> Any:
-        own, x = [t.at(y, d, 0) for y, d in zip(args, dims, strict=True)]
-        return self(own, x), 0
 
 
 _only_where = OnlyWhere()

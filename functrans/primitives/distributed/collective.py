@@ -30,7 +30,7 @@ import jax
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, past_batch_axis
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum
@@ -82,6 +82,7 @@ class Collective(Primitive):
     """Base class: one operand, and results that depend on those of the other examples."""
 
     linear_in: tuple[int, ...] = (0,)
+    axis_params: tuple[str, ...] = ()
 
     def named_axes(self, params: dict[str, Any]) -> Sequence[Any]:
         return params["axes"]
@@ -113,12 +114,8 @@ class Collective(Primitive):
         axis)."""
         if not names.axes:
             return x, d
-        moved = params if d is None else self.under_batch_axis(d, **params)
+        moved = params if d is None else past_batch_axis(self, d, params)
         return self(x, axes=names.axes, sizes=names.sizes, groups=groups, **moved), d
-
-    def under_batch_axis(self, d: int, **params: Any) -> dict[str, Any]:
-        """Return the parameters for an operand with a batch axis at d."""
-        return params
 
     def along(self, t: Any, x: Any, d: int | None, major: Names, minor: Names, **params: Any) -> Any:
         """Apply the operation over the batch axis and the axes major and minor to it."""
@@ -225,6 +222,7 @@ class AllGather(Collective):
     """The x of all examples, concatenated along `dimension`."""
 
     name = "all_gather"
+    axis_params = ("dimension",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
         check_axis(self, x, dimension)
@@ -232,9 +230,6 @@ class AllGather(Collective):
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
         return (psum_scatter(ct, **params),)
-
-    def under_batch_axis(self, d: int, *, dimension: int) -> dict[str, Any]:
-        return {"dimension": dimension + (dimension >= d)}
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, dimension: int) -> Any:
         x, d = self.beside(x, d, minor, dimension=dimension)
@@ -249,6 +244,7 @@ class PSumScatter(Collective):
     """Each example gets its own part, along `dimension`, of the sum over the examples."""
 
     name = "psum_scatter"
+    axis_params = ("dimension",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
         check_numbers(self, x)
@@ -257,9 +253,6 @@ class PSumScatter(Collective):
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
         return (all_gather(ct, **params),)
-
-    def under_batch_axis(self, d: int, *, dimension: int) -> dict[str, Any]:
-        return {"dimension": dimension + (dimension >= d)}
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, dimension: int) -> Any:
         x, d = self.beside(x, d, major, dimension=dimension)
@@ -277,6 +270,7 @@ class AllToAll(Collective):
     `concat`."""
 
     name = "all_to_all"
+    axis_params = ("split", "concat")
 
     def abstract_eval(
         self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, split: int, concat: int
@@ -289,9 +283,6 @@ class AllToAll(Collective):
 
     def transpose(self, ct: Any, x: Any, *, split: int, concat: int, **params: Any) -> Any:
         return (self(ct, split=concat, concat=split, **params),)
-
-    def under_batch_axis(self, d: int, *, split: int, concat: int) -> dict[str, Any]:
-        return {"split": split + (split >= d), "concat": concat + (concat >= d)}
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names, *, split: int, concat: int) -> Any:
         """The parts are numbered by the names as the examples are, so each name exchanges its own

@@ -33,6 +33,7 @@ class PlatformIndex(Primitive):
     """The index of the group of platform names that matches; None matches any platform."""
 
     name = "platform_index"
+    locally_constant = True
 
     def abstract_eval(self, *, platforms: Groups) -> ArrayType:
         return ArrayType((), INT32)
@@ -59,9 +60,6 @@ class PlatformIndex(Primitive):
         default = branches[-1] if platforms[-1] is None else None
         return ctx.via_jax(lambda: jax.lax.platform_dependent(default=default, **named))[0]
 
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, platforms: Groups) -> Any:
-        return None
-
     def batch(self, t: Any, args: Any, dims: Any, *, platforms: Groups) -> Any:
         return self(platforms=platforms), None  # it has no operands that could be batched
 
@@ -71,6 +69,8 @@ class RngBitGenerator(Primitive):
 
     name: str = "rng_bit_generator"
     multiple_results: bool = True
+    locally_constant: bool = True
+    axis_params: tuple[str, ...] = ()
 
     def abstract_eval(
         self, key: ArrayType, *, shape: tuple[int, ...], dtype: Any, algorithm: int
@@ -88,12 +88,6 @@ class RngBitGenerator(Primitive):
 
     def lower(self, ctx: Any, key: Any, **how: Any) -> Any:
         return ctx.via_jax(_generate(ctx.in_types[0].ndim, how), key)
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
-        return [None, None]
-
-    def batch(self, t: Any, args: Any, dims: Any, **how: Any) -> Any:
-        return self(t.at(args[0], dims[0], 0), **how), [0, 0]
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(20 * out_types[1].size, bytes_of(*in_types, *out_types))
@@ -115,6 +109,7 @@ class RngUniform(Primitive):
     parameter `call` distinguishes calls, so that none is merged with another."""
 
     name = "rng_uniform"
+    locally_constant = True
 
     def abstract_eval(
         self, low: ArrayType, high: ArrayType, *, shape: tuple[int, ...], call: int
@@ -130,9 +125,6 @@ class RngUniform(Primitive):
 
     def lower(self, ctx: Any, low: Any, high: Any, *, shape: Any, call: int) -> Any:
         return ctx.via_jax(lambda a, b: jax.lax.rng_uniform(a, b, shape), low, high)[0]
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
-        return None
 
     def batch(self, t: Any, args: Any, dims: Any, *, shape: Any, call: int) -> Any:
         """Draw numbers in [0, 1) for each example and scale them."""
@@ -153,6 +145,7 @@ class ApproxTopK(Primitive):
 
     name: str = "approx_top_k"
     multiple_results: bool = True
+    axis_params: tuple[str, ...] = ("reduction_dimension",)
 
     def abstract_eval(
         self,
@@ -208,11 +201,6 @@ class ApproxTopK(Primitive):
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, reduction_dimension: int, **how: Any) -> Any:
         return take_along(tangents[0], out[1], reduction_dimension), None
-
-    def batch(self, t: Any, args: Any, dims: Any, *, reduction_dimension: int, **how: Any) -> Any:
-        (x,), (d,), axis = args, dims, reduction_dimension
-        made = self(x, reduction_dimension=axis + (axis >= d), **how)
-        return made, (d, d)
 
     def cost(self, in_types: Any, out_types: Any, *, k: int, **how: Any) -> Cost:
         return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))

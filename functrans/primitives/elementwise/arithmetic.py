@@ -21,6 +21,7 @@ from functrans.primitives.elementwise.families import (
     Elementwise,
     Unary,
     compare,
+    complex_compare,
     div,
     eq,
     full_like,
@@ -63,9 +64,6 @@ class Round(Unary):
     def lower(self, ctx: Any, x: Any, *, rounding_method: int) -> Any:
         return hlo.round_nearest_even(x) if rounding_method == 1 else hlo.round_nearest_afz(x)
 
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, rounding_method: int) -> Any:
-        return None
-
 
 class Extremum(Binary):
     """The larger (`max`) or the smaller; NaN if one is NaN; complex numbers in lexicographic order.
@@ -74,12 +72,7 @@ class Extremum(Binary):
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         if dtype_class(ctx.in_types[0].dtype) != "complex":
             return self.op(x, y)
-        order = "GT" if self.name == "max" else "LT"
-        real, imag = (hlo.real(x), hlo.real(y)), (hlo.imag(x), hlo.imag(y))
-        first = hlo.select(
-            compare(*real, "EQ", "float"), compare(*imag, order, "float"), compare(*real, order, "float")
-        )
-        return hlo.select(first, x, y)
+        return hlo.select(complex_compare(x, y, "GT" if self.name == "max" else "LT"), x, y)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         is_x, is_y = [eq(v, out) for v in primals]

@@ -106,6 +106,7 @@ class BitcastConvertType(Elementwise):
     merges the last axis."""
 
     name: str = "bitcast_convert_type"
+    locally_constant: bool = True
     flops: int = 0
 
     def abstract_eval(self, x: ArrayType, *, dtype: Any) -> ArrayType:
@@ -135,9 +136,6 @@ class BitcastConvertType(Elementwise):
 
     def lower(self, ctx: Any, x: Any, *, dtype: Any) -> Any:
         return hlo.bitcast_convert(ctx.type(ctx.out_types[0]), x)
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, dtype: Any) -> Any:
-        return None
 
     def batch(self, t: Any, args: Any, dims: Any, *, dtype: Any) -> Any:
         return self(t.move(args[0], dims[0], 0), dtype=dtype), 0

@@ -138,14 +138,14 @@ class Unary(Elementwise):
         self.check_dtype((x,))
         return x if self.result is None else x.update(dtype=self.result(x.dtype))
 
-    def reference(self, x: Any) -> Any:
+    def reference(self, x: Any, **params: Any) -> Any:
         out = np.asarray(self.numpy(x))
         return out.astype(x.dtype, copy=False) if self.result is None else out
 
     def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
         twin = w.twin(self.numpy)
         if twin is None:
-            return w.reference(self, (x,), {})
+            return w.reference(self, (x,), params)
         text = f"-{x.full}" if self.numpy is np.negative else f"{twin}({x.full})"
         return w.cast(text, self.numpy)
 
@@ -154,7 +154,7 @@ class Unary(Elementwise):
             return ctx.via_jax(self.via, x)[0]
         return ctx.op(self.op_name, [x]) if self.op_name else self.op(x)
 
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         if self.deriv is not None:
             return bind(mul, (tangents[0], self.deriv(primals[0], out)), {})
         if self.tangent is not None:
@@ -282,15 +282,24 @@ class Comparison(Binary):
         return x == y if self.direction == "EQ" else x != y
 
 
-def compare(x: Any, y: Any, direction: str, kind: str) -> Any:
-    """Return the StableHLO comparison of operands of a dtype class."""
-    how = comparison(direction, kind)
+def compare(x: Any, y: Any, direction: str, kind: str, total: bool = False) -> Any:
+    """Return the StableHLO comparison of operands of a dtype class; `total`: NaN after all other
+    floats."""
+    how = comparison(direction, kind, total)
     return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
 
 
-def comparison(direction: str, kind: str) -> dict[str, Any]:
+def complex_compare(x: Any, y: Any, direction: str) -> Any:
+    """Compare complex numbers by their real parts, then by their imaginary parts."""
+    real, imag = (hlo.real(x), hlo.real(y)), (hlo.imag(x), hlo.imag(y))
+    tie, by_imag = compare(*real, "EQ", "float"), compare(*imag, direction, "float")
+    return hlo.select(tie, by_imag, compare(*real, direction, "float"))
+
+
+def comparison(direction: str, kind: str, total: bool = False) -> dict[str, Any]:
     """Return the attributes of a comparison of operands of a dtype class."""
-    as_ = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
+    floats = "TOTALORDER" if total else "FLOAT"
+    as_ = {"float": floats, "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
     return {
         "comparison_direction": hlo.ComparisonDirectionAttr.get(direction),
         "compare_type": hlo.ComparisonTypeAttr.get(as_),

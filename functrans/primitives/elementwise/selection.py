@@ -202,17 +202,10 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 class Same(Unary):
-    """The identity."""
+    """The identity; its derivative is zero unless it is linear."""
 
     def numpy_source(self, w: Any, x: Any) -> Any:
         return x.full
-
-
-class StopGradient(Same):
-    """The identity, with a derivative of zero."""
-
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        return None
 
 
 class OptimizationBarrier(Primitive):
@@ -261,7 +254,7 @@ class OptimizationBarrier(Primitive):
 
 select_n: SelectN = SelectN()
 clamp: Clamp = Clamp()
-stop_gradient: StopGradient = StopGradient("stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x)
+stop_gradient: Same = Same("stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x)
 copy: Same = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
 optimization_barrier: OptimizationBarrier = OptimizationBarrier()
 

@@ -20,19 +20,10 @@ class Accurate(Unary):
     def abstract_eval(self, x: ArrayType, *, accuracy: Any = None) -> ArrayType:
         return super().abstract_eval(x)
 
-    def reference(self, x: Any, *, accuracy: Any = None) -> Any:
-        return super().reference(x)
-
-    def numpy_source(self, w: Any, x: Any, *, accuracy: Any = None) -> Any:
-        return super().numpy_source(w, x)
-
     def lower(self, ctx: Any, x: Any, *, accuracy: Any = None) -> Any:
         if accuracy is None:
             return super().lower(ctx, x)
         return self.op(x, result_accuracy=_accuracy_attribute(accuracy))
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, accuracy: Any = None) -> Any:
-        return super().jvp(primals, tangents, out)
 
 
 def _accuracy_attribute(accuracy: Any) -> Any:

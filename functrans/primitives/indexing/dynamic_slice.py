@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.indexing.scatter import scatter
@@ -88,7 +88,7 @@ class DynamicSlice(Window):
             sizes, starts = (*sizes, x.type.shape[-1]), (*starts, zero)
         elif not t.size:
             return ctx.full(0, t)
-        return hlo.dynamic_slice(x, starts, ir.DenseI64ArrayAttr.get(sizes)) if sizes else x
+        return hlo.dynamic_slice(x, starts, sizes) if sizes else x
 
     def transpose(self, ct: Any, x: Any, *starts: Any, sizes: Any) -> Any:
         nothing = literal(0, x.type.strong())

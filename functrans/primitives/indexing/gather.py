@@ -30,6 +30,7 @@ from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.elementwise.families import compare
 from functrans.primitives.shape.moving import key_words, keys_of
 from functrans.trace import bind, literal
 
@@ -155,24 +156,17 @@ def places(
     return place, inside
 
 
-_COMPARE_AS = {"int": "SIGNED", "uint": "UNSIGNED"}
-
-
 def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
     """Return, in StableHLO, whether all numbers of each index are in 0..last."""
-    kind = hlo.ComparisonTypeAttr.get(_COMPARE_AS[dtype_class(i_type.dtype)])
-
-    def compare(bound: Any, direction: str) -> Any:
-        how = hlo.ComparisonDirectionAttr.get(direction)
-        return hlo.compare(i, bound, how, compare_type=kind)
-
-    each = hlo.and_(compare(ctx.full(0, i_type), "GE"), compare(rows(last, i_type, ctx), "LE"))
+    kind = dtype_class(i_type.dtype)
+    above = compare(i, ctx.full(0, i_type), "GE", kind)
+    each = hlo.and_(above, compare(i, rows(last, i_type, ctx), "LE", kind))
     scalar = ArrayType((), np.dtype(bool))
     found = hlo.ReduceOp(
         [ctx.type(scalar.update(shape=i_type.shape[:-1]))],
         [each],
         [ctx.full(True, scalar)],
-        ir.DenseI64ArrayAttr.get([i_type.ndim - 1]),
+        [i_type.ndim - 1],
     )
     block = found.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
     with ir.InsertionPoint(block):
@@ -182,8 +176,7 @@ def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
 
 def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
     """Return, in StableHLO, a vector broadcast along all axes of a type but its last."""
-    last = ir.DenseI64ArrayAttr.get([t.ndim - 1])
-    return hlo.broadcast_in_dim(ctx.type(t), ctx.constant(numbers), last)
+    return hlo.broadcast_in_dim(ctx.type(t), ctx.constant(numbers), [t.ndim - 1])
 
 
 def default_fill(dtype: Any) -> Any:
@@ -290,20 +283,14 @@ class Gather(Indexed):
             start_index_map=[operand.index(n) for n in indexed],
             index_vector_dim=len(indices),
         )
-        made = hlo.gather(
-            x,
-            i,
-            numbers,
-            ir.DenseI64ArrayAttr.get(sizes),
-            indices_are_sorted=ir.BoolAttr.get(indices_are_sorted),
-        )
+        made = hlo.gather(x, i, numbers, sizes, indices_are_sorted=indices_are_sorted)
         if mode != FILL:
             return made
         last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
         inside = hlo.broadcast_in_dim(
             ctx.type(ArrayType(out.shape, np.dtype(bool))),
             lies_inside(i, i_type, last, ctx),
-            ir.DenseI64ArrayAttr.get([slices.index(n) for n in indices]),
+            [slices.index(n) for n in indices],
         )
         value = default_fill(t.dtype) if fill is None else fill
         return hlo.select(inside, made, ctx.full(value, out))

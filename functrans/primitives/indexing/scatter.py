@@ -154,8 +154,8 @@ class Scatter(Indexed):
             i,
             [u],
             numbers,
-            indices_are_sorted=ir.BoolAttr.get(indices_are_sorted),
-            unique_indices=ir.BoolAttr.get(unique_indices),
+            indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices,
         )
         scalar = ArrayType((), t.dtype)
         block = made.update_computation.blocks.append(ctx.type(scalar), ctx.type(scalar))

@@ -10,8 +10,9 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import chlo, hlo, ir
 from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
+from functrans.primitives.elementwise.families import compare
 from functrans.primitives.indexing.gather import gather
-from functrans.primitives.reductions.folds import compare, wide_dtype
+from functrans.primitives.reductions.folds import wide_dtype
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import reshape
 from functrans.trace import typeof
@@ -23,6 +24,7 @@ class Sort(Primitive):
 
     name: str = "sort"
     multiple_results: bool = True
+    axis_params: tuple[str, ...] = ("dimension",)
 
     def abstract_eval(
         self, *xs: ArrayType, dimension: int, is_stable: bool, num_keys: int
@@ -46,12 +48,7 @@ class Sort(Primitive):
         return [np.take_along_axis(x, order, dimension) for x in xs]
 
     def lower(self, ctx: Any, *xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any:
-        sort = hlo.SortOp(
-            [ctx.type(t) for t in ctx.out_types],
-            xs,
-            dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension),
-            is_stable=ir.BoolAttr.get(is_stable),
-        )
+        sort = hlo.SortOp([ctx.type(t) for t in ctx.out_types], xs, dimension=dimension, is_stable=is_stable)
         scalars = [ctx.type(ArrayType((), t.dtype)) for t in ctx.in_types]
         block = sort.regions[0].blocks.append(*[s for s in scalars for _ in range(2)])
         with ir.InsertionPoint(block):
@@ -68,20 +65,13 @@ class Sort(Primitive):
         *outs, order = t.bind_primal(self, (*primals, positions), params)
         return outs, [None if dx is None else take_along(dx, order, axis) for dx in tangents]
 
-    def batch(self, t: Any, args: Any, dims: Any, *, dimension: int, is_stable: bool, num_keys: int) -> Any:
-        to = next(d for d in dims if d is not None)
-        args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
-        inner = dimension + (dimension >= to)
-        outs = self(*args, dimension=inner, is_stable=is_stable, num_keys=num_keys)
-        return outs, [to] * len(outs)
-
     def cost(self, in_types: Any, out_types: Any, *, dimension: int, **params: Any) -> Cost:
         steps = max(1, in_types[0].shape[dimension]).bit_length()
         return Cost(in_types[0].size * steps, bytes_of(*in_types, *out_types))
 
 
-def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[Any, Any, Any]]:
-    """Return (dtype, x, y) of each number to compare, with a single zero and a single NaN."""
+def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[str, Any, Any]]:
+    """Return (dtype class, x, y) of each number to compare, with a single zero and a single NaN."""
     kind = dtype_class(dtype)
     if kind == "complex":
         real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
@@ -90,22 +80,22 @@ def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[Any, Any, Any
             *_key_parts(ctx, real, hlo.imag(x), hlo.imag(y)),
         ]
     if kind != "float":
-        return [(dtype, x, y)]
+        return [(kind, x, y)]
     zero, nan = (ctx.full(v, ArrayType((), dtype)) for v in (0, np.nan))
     made = []
     for v in (x, y):
-        v = hlo.select(compare("EQ", v, zero, dtype), zero, v)
-        made.append(hlo.select(compare("NE", v, v, dtype), nan, v))
-    return [(dtype, *made)]
+        v = hlo.select(compare(v, zero, "EQ", kind), zero, v)
+        made.append(hlo.select(compare(v, v, "NE", kind), nan, v))
+    return [(kind, made[0], made[1])]
 
 
-def _lexicographic(parts: list[tuple[Any, Any, Any]]) -> Any:
+def _lexicographic(parts: list[tuple[str, Any, Any]]) -> Any:
     """Return x < y by the first part, for equal ones by the second, and so on."""
     less = None
-    for dtype, x, y in reversed(parts):
-        here = compare("LT", x, y, dtype, total=True)
+    for kind, x, y in reversed(parts):
+        here = compare(x, y, "LT", kind, total=True)
         if less is not None:
-            here = hlo.or_(here, hlo.and_(compare("EQ", x, y, dtype, total=True), less))
+            here = hlo.or_(here, hlo.and_(compare(x, y, "EQ", kind, total=True), less))
         less = here
     return less
 
@@ -142,6 +132,7 @@ class TopK(Primitive):
 
     name: str = "top_k"
     multiple_results: bool = True
+    axis_params: tuple[str, ...] = ("axis",)
 
     def abstract_eval(self, x: ArrayType, *, k: int, axis: int) -> Sequence[ArrayType]:
         if dtype_class(x.dtype) not in ("bool", "int", "uint", "float"):
@@ -166,15 +157,11 @@ class TopK(Primitive):
         order[axis], order[last] = last, axis
         if axis != last:
             x = ctx.transpose(x, order)
-        outs = chlo.top_k(x, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), k))
+        outs = chlo.top_k(x, k)
         return list(outs) if axis == last else [ctx.transpose(y, order) for y in outs]
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, k: int, axis: int) -> Any:
         return take_along(tangents[0], out[1], axis), None
-
-    def batch(self, t: Any, args: Any, dims: Any, *, k: int, axis: int) -> Any:
-        (x,), (d,) = args, dims
-        return self(x, k=k, axis=axis + (axis >= d)), (d, d)
 
     def cost(self, in_types: Any, out_types: Any, *, k: int, axis: int) -> Cost:
         return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))

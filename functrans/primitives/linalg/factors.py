@@ -16,7 +16,6 @@ import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType
-from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.complex_numbers import complex_, imag
 from functrans.primitives.elementwise.families import add, eq, full_like, sub
 from functrans.primitives.linalg.matrices import (
@@ -48,6 +47,7 @@ class LU(MatrixOperation):
 
     name: str = "lu"
     multiple_results: bool = True
+    work: int = 1
 
     def shapes(self, x: ArrayType) -> Any:
         k = min(x.shape)
@@ -56,9 +56,6 @@ class LU(MatrixOperation):
     def one(self, x: Any) -> Any:
         lu, pivots, _ = lapack("getrf", x)(x)
         return lu, pivots, _order(pivots, x.shape[0])
-
-    def by_jax(self, x: Any) -> Any:
-        return jax.lax.linalg.lu(x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         """d(l u) = dl u + l du. With m = l^-1 dx u^-1, the rows of dx permuted, dl is l times the
@@ -79,10 +76,6 @@ class LU(MatrixOperation):
         m = solve_triangular(l, dx, unit_diagonal=True)
         m = solve_triangular(u, m, left_side=False, lower=False)
         return add(matmul(l, lower_part(m, strict=True)), matmul(upper_part(m), u)), None, None
-
-    def cost(self, in_types: Any, out_types: Any) -> Cost:
-        x = in_types[0]
-        return Cost(x.size * min(x.shape[-2:]), bytes_of(*in_types, *out_types))
 
 
 def _padded(x: Any, before: int, n: int) -> Any:
@@ -118,9 +111,6 @@ class PivotsToPermutation(MatrixOperation):
     def one(self, pivots: Any, *, permutation_size: int) -> Any:
         return _order(pivots, permutation_size)
 
-    def by_jax(self, pivots: Any, *, permutation_size: int) -> Any:
-        return jax.lax.linalg.lu_pivots_to_permutation(pivots, permutation_size)
-
 
 # --- QR -------------------------------------------------------------------------------------------
 
@@ -151,9 +141,6 @@ class QR(MatrixOperation):
         reflectors = np.zeros((m, k), x.dtype)
         reflectors[:, : min(n, k)] = r[:, : min(n, k)]
         return [_product_of(reflectors, taus), np.triu(r[:k]), *order]
-
-    def by_jax(self, x: Any, **how: bool) -> Any:
-        return jax.lax.linalg.qr(x, **how)
 
     def reference(self, x: Any, *, pivoting: bool, full_matrices: bool) -> Any:
         outs = super().reference(x, pivoting=pivoting, full_matrices=full_matrices)
@@ -254,9 +241,6 @@ class HouseholderProduct(MatrixOperation):
     def one(self, a: Any, taus: Any) -> Any:
         return _product_of(a, taus)
 
-    def by_jax(self, a: Any, taus: Any) -> Any:
-        return jax.lax.linalg.householder_product(a, taus)
-
 
 def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """Return the leading columns of H_0 H_1 ..., H = 1 - tau v v^H."""
@@ -287,9 +271,6 @@ class Ormqr(MatrixOperation):
             q = q - taus[k] * np.outer(v, v.conj() @ q)
         q = q.conj().T if transpose else q
         return q @ c if left else c @ q
-
-    def by_jax(self, a: Any, taus: Any, c: Any, **how: bool) -> Any:
-        return jax.lax.linalg.ormqr(a, taus, c, **how)
 
 
 lu: LU = LU()

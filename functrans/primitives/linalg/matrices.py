@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans import errors
@@ -25,7 +26,7 @@ from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
 from functrans.primitives.elementwise import complex_numbers as complex_numbers
-from functrans.primitives.elementwise.conversion import cast, real_dtype
+from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.elementwise.families import add, eq, full_like, ge, gt, le, lt, mul, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.gather import PROMISE, gather
@@ -41,10 +42,10 @@ INT32 = np.dtype(np.int32)
 class MatrixOperation(Primitive):
     """Base class: an operation on the last axes of its operands; `ranks` gives their numbers."""
 
+    axis_params: tuple[str, ...] = ()
     ranks: tuple[int, ...] = (2,)
     dtypes: Sequence[str] = DTYPES
-    int_operands: tuple[int, ...] = ()  # operands of dtype int32
-    real_operands: tuple[int, ...] = ()  # operands of the real dtype; others have the first's dtype
+    work: int = 2  # multiplied with rows, columns and the smaller of both: the operations of a matrix
 
     # --- defined by subclasses instead of `type`, `reference` and `lower`
 
@@ -57,8 +58,8 @@ class MatrixOperation(Primitive):
         raise self.missing("reference")
 
     def by_jax(self, *operands: Any, **params: Any) -> Any:
-        """Apply JAX's operation to stacks."""
-        raise self.missing("lower")
+        """Apply JAX's operation, by default that of the same name, to stacks."""
+        return getattr(jax.lax.linalg, self.name)(*operands, **params)
 
     # --- derived
 
@@ -91,11 +92,8 @@ class MatrixOperation(Primitive):
                 types, f"takes {', '.join(self.dtypes)}, not {first}", "Cast with x.astype(jnp.float32)."
             )
             raise errors.UnsupportedDtype(str(made)) if is_inexact(first) else made
-        wanted = real_dtype(first) if i in self.real_operands else first
-        if i in self.int_operands:
-            wanted = INT32
-        if dtype != wanted:
-            raise self.mismatch(types, f"operand {i} must have dtype {wanted} to match operand 0")
+        if dtype != first:
+            raise self.mismatch(types, f"operand {i} must have dtype {first} to match operand 0")
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
         types = [ArrayType(x.shape, x.dtype) for x in arrays]
@@ -113,25 +111,18 @@ class MatrixOperation(Primitive):
         outs = ctx.via_jax(functools.partial(self.by_jax, **params), *operands)
         return outs if self.multiple_results else outs[0]
 
-    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        outs = self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)], **params)
-        return outs, [0] * len(outs) if self.multiple_results else 0
-
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         """Estimate a cubic algorithm, up to a constant factor."""
         t, rank = in_types[0], self.ranks[0]
         sizes = t.shape[t.ndim - rank :]
         flops = prod(t.shape) * (min(sizes, default=1) if rank == 2 else 1)
-        return Cost(2 * flops, bytes_of(*in_types, *out_types))
+        return Cost(self.work * flops, bytes_of(*in_types, *out_types))
 
     # --- helpers
 
     def misfit(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
         """Return the error for invalid shapes."""
-        shown = ", ".join(map(str, types))
-        return errors.ShapeMismatch(
-            f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else "")
-        )
+        return self.mismatch(types, problem, fix, errors.ShapeMismatch)
 
     def check_square(self, t: ArrayType) -> None:
         if t.shape[0] != t.shape[1]:

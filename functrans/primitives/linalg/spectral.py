@@ -17,7 +17,6 @@ import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType
-from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.complex_numbers import abs_, complex_, complex_dtype, imag
 from functrans.primitives.elementwise.conversion import cast, real_dtype
 from functrans.primitives.elementwise.families import add, div, eq, full_like, mul, neg, sub
@@ -58,6 +57,7 @@ class Eigh(MatrixOperation):
     reads both triangles of the tangent."""
 
     name: str = "eigh"
+    work: int = 9
     multiple_results: bool = True
 
     def shapes(self, x: ArrayType, **how: Any) -> Any:
@@ -83,10 +83,6 @@ class Eigh(MatrixOperation):
         dv = matmul(v, mul(_reciprocal_gaps(w, inner), inner))
         return dv, real(diagonal(inner))
 
-    def cost(self, in_types: Any, out_types: Any, **how: Any) -> Cost:
-        x = in_types[0]
-        return Cost(9 * x.size * x.shape[-1], bytes_of(*in_types, *out_types))
-
 
 class Eig(MatrixOperation):
     """-> (w, left vectors, right vectors), complex; the vectors only if requested. Vectors have
@@ -94,6 +90,7 @@ class Eig(MatrixOperation):
     not checked: `enable_eigvec_derivs` permits it."""
 
     name: str = "eig"
+    work: int = 25
     multiple_results: bool = True
 
     def shapes(
@@ -147,10 +144,6 @@ class Eig(MatrixOperation):
             moved.append(_vector_tangent(w, v, inner))
         return outs[: len(moved)], moved
 
-    def cost(self, in_types: Any, out_types: Any, **how: Any) -> Cost:
-        x = in_types[0]
-        return Cost(25 * x.size * x.shape[-1], bytes_of(*in_types, *out_types))
-
 
 def _from_pairs(v: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
     """Return the complex vectors of a real matrix: for a pair of conjugate eigenvalues columns j
@@ -187,6 +180,7 @@ class SVD(MatrixOperation):
     all with `full_matrices`."""
 
     name: str = "svd"
+    work: int = 12
     multiple_results: bool = True
 
     def shapes(
@@ -209,10 +203,8 @@ class SVD(MatrixOperation):
     def by_jax(self, x: Any, *, algorithm: str | None = None, compute_uv: bool, **how: Any) -> Any:
         if algorithm:
             how["algorithm"] = jax.lax.linalg.SvdAlgorithm[algorithm]
-        if not compute_uv:
-            return (jax.lax.linalg.svd(x, compute_uv=False, **how),)
-        u, s, vh = jax.lax.linalg.svd(x, compute_uv=True, **how)
-        return s, u, vh
+        found = jax.lax.linalg.svd(x, compute_uv=compute_uv, **how)
+        return (found[1], found[0], found[2]) if compute_uv else (found,)
 
     def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         m, n = typeof(primals[0]).shape[-2:]
@@ -256,10 +248,6 @@ class SVD(MatrixOperation):
             dvh = add(dvh, div(outside, per_row(s, outside)))
         return real(diagonal(p)), du, dvh
 
-    def cost(self, in_types: Any, out_types: Any, **how: Any) -> Cost:
-        x = in_types[0]
-        return Cost(12 * x.size * min(x.shape[-2:]), bytes_of(*in_types, *out_types))
-
 
 def _reciprocal_squared_gaps(s: Any, like: Any) -> Any:
     """Return 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it."""
@@ -289,10 +277,7 @@ class SimilarityReduction(MatrixOperation):
     """Reduction of a square matrix to a similar one."""
 
     multiple_results = True
-
-    def cost(self, in_types: Any, out_types: Any, **how: Any) -> Cost:
-        x = in_types[0]
-        return Cost(10 * x.size * x.shape[-1], bytes_of(*in_types, *out_types))
+    work = 10
 
 
 class Schur(SimilarityReduction):
@@ -313,9 +298,6 @@ class Schur(SimilarityReduction):
         t, q = scipy_linalg().schur(x, output=kind, check_finite=False)
         return [t, q] if compute_schur_vectors else [t]
 
-    def by_jax(self, x: Any, *, compute_schur_vectors: bool) -> Any:
-        return jax.lax.linalg.schur(x, compute_schur_vectors=compute_schur_vectors)
-
 
 class Hessenberg(SimilarityReduction):
     """-> (the Hessenberg matrix with reflectors below its subdiagonal, their factors)."""
@@ -328,9 +310,6 @@ class Hessenberg(SimilarityReduction):
 
     def one(self, x: Any) -> Any:
         return lapack("gehrd", x)(x)[:2]
-
-    def by_jax(self, x: Any) -> Any:
-        return jax.lax.linalg.hessenberg(x)
 
 
 class Tridiagonal(SimilarityReduction):
@@ -348,9 +327,6 @@ class Tridiagonal(SimilarityReduction):
     def one(self, x: Any, *, lower: bool) -> Any:
         routine = "hetrd" if np.iscomplexobj(x) else "sytrd"
         return lapack(routine, x)(x, lower=lower)[:4]
-
-    def by_jax(self, x: Any, *, lower: bool) -> Any:
-        return jax.lax.linalg.tridiagonal(x, lower=lower)
 
 
 schur: Schur = Schur()

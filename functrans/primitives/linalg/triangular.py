@@ -83,9 +83,6 @@ class TriangularSolve(ColumnSolver):
         )
         return x if left_side else x.T
 
-    def by_jax(self, a: Any, b: Any, **how: bool) -> Any:
-        return jax.lax.linalg.triangular_solve(a, b, **how)
-
     def jvp(self, primals: Any, tangents: Any, x: Any, *, left_side: bool, lower: bool, **how: bool) -> Any:
         """op(a) x = b: op(da) x + op(a) dx = db."""
         (a, _), (da, db) = primals, tangents
@@ -205,9 +202,6 @@ class TridiagonalSolve(MatrixOperation):
         if len(d) == 1:
             return b / d
         return lapack("gtsv", d)(dl[1:], d, du[:-1], b)[3]
-
-    def by_jax(self, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
-        return jax.lax.linalg.tridiagonal_solve(dl, d, du, b, perturb_singular=perturb_singular)
 
     def jvp(self, primals: Any, tangents: Any, x: Any, *, perturb_singular: bool) -> Any:
         """da x + a dx = db."""

@@ -25,7 +25,7 @@ import numpy as np
 from functrans.caching import cached
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import Cost, Primitive, bytes_of
 
 DEFAULT = "threefry2x32"
@@ -68,12 +68,8 @@ class Random(Primitive):
     """Base class: no derivatives, and batch axes of keys come first."""
 
     in_kernel = True
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
-        return None
-
-    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        return self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)], **params), 0
+    locally_constant = True
+    axis_params = ()
 
     def batch_shape(self, data: ArrayType, impl: str) -> tuple[int, ...]:
         """Return the batch shape of keys whose data an operand holds."""
@@ -299,12 +295,6 @@ class Threefry2x32(Random):
 
         return list(_rounds(words, hlo.add, hlo.xor, rotate, full))
 
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        return [None, None]
-
-    def batch(self, t: Any, args: Any, dims: Any) -> Any:
-        return self(*[t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]), [0, 0]
-
     def cost(self, in_types: Any, out_types: Any) -> Cost:
         return Cost(_HASH_COST * in_types[0].size, bytes_of(*in_types, *out_types))
 
@@ -367,9 +357,8 @@ def _hash_program(shape: tuple[int, ...]) -> Program:
 def _word(ctx: Any, data: Any, i: int) -> Any:
     """Return word i of each key: u32[*s, 2] -> u32[*s]."""
     shape = ctx.in_types[0].shape
-    attr = ir.DenseI64ArrayAttr.get
     start, limit = (*[0] * (len(shape) - 1), i), (*shape[:-1], i + 1)
-    one = hlo.slice(data, attr(start), attr(limit), attr([1] * len(shape)))
+    one = hlo.slice(data, start, limit, [1] * len(shape))
     return hlo.reshape(ctx.type(ArrayType(shape[:-1], UINT32)), one)
 
 
@@ -385,13 +374,12 @@ def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
     n = prod(shape)
     flat = ArrayType((n,), np.dtype(np.uint64) if n > 2**32 else UINT32)
     full = ArrayType((*batch, *shape), UINT32)
-    attr = ir.DenseI64ArrayAttr.get
 
     def spread(x: Any, dimensions: Sequence[int]) -> Any:
-        return hlo.broadcast_in_dim(ctx.type(full), x, attr(dimensions))
+        return hlo.broadcast_in_dim(ctx.type(full), x, dimensions)
 
     keys = [spread(_word(ctx, data, i), range(len(batch))) for i in (0, 1)]
-    counts = hlo.iota(ctx.type(flat), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0))
+    counts = hlo.iota(ctx.type(flat), 0)
     words = ctx.type(ArrayType((n,), UINT32))
     each = ctx.type(ArrayType(shape, UINT32))
     where = range(len(batch), full.ndim)

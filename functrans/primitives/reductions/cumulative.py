@@ -43,6 +43,7 @@ class Cumulative(Primitive):
     """
 
     in_kernel = True
+    axis_params: tuple[str, ...] = ("axis",)
     takes: tuple[str, ...] = ew.NUMBERS
     fold: Reduction
 
@@ -84,10 +85,6 @@ class Cumulative(Primitive):
 
     def combine(self, x: Pair, y: Pair) -> Pair:
         raise self.missing("combine")
-
-    def batch(self, t: Any, args: Any, dims: Any, *, axis: int, reverse: bool) -> Any:
-        (x,), (d,) = args, dims
-        return self(x, axis=axis + (axis >= d), reverse=reverse), d
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))

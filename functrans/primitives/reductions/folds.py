@@ -189,7 +189,7 @@ class Extremum(Reduction):
             return self.op
 
         def choose(x: Any, y: Any) -> Any:
-            return hlo.SelectOp(complex_compare(self.direction, x, y), x, y)
+            return hlo.SelectOp(ew.complex_compare(x, y, self.direction), x, y)
 
         return choose
 
@@ -217,6 +217,7 @@ class Arg(Primitive):
     """The position of the maximum or minimum along one axis: the first one, or the first NaN."""
 
     in_kernel = True
+    locally_constant = True
 
     def __init__(self, name: str, extremum: Extremum, numpy: Callable[..., Any]):
         self.extremum = extremum
@@ -241,14 +242,13 @@ class Arg(Primitive):
         """Emit one reduction over pairs (value, index)."""
         dtype = ctx.in_types[0].dtype
         value, index = ArrayType((), dtype), ArrayType((), index_dtype)
-        at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), axes[0])
-        counts = hlo.iota(ctx.type(ArrayType(ctx.in_types[0].shape, index_dtype)), at)
+        counts = hlo.iota(ctx.type(ArrayType(ctx.in_types[0].shape, index_dtype)), axes[0])
         out = ctx.out_types[0]
         reduction = hlo.ReduceOp(
             [ctx.type(out.update(dtype=dtype)), ctx.type(out)],
             [x, counts],
             [ctx.full(self.extremum.start(dtype), value), ctx.full(0, index)],
-            ir.DenseI64ArrayAttr.get(axes),
+            axes,
         )
         scalars = [ctx.type(value), ctx.type(index)]
         block = reduction.regions[0].blocks.append(*scalars, *scalars)
@@ -258,13 +258,12 @@ class Arg(Primitive):
 
     def _better(self, dtype: Any, x: Any, i: Any, y: Any, j: Any) -> list[Any]:
         """Return the pair with the better value, or NaN; for equal values the earlier one."""
-        x_wins = hlo.or_(compare(self.extremum.direction, x, y, dtype), compare("NE", x, x, dtype))
+        kind = dtype_class(dtype)
+        better, is_nan = ew.compare(x, y, self.extremum.direction, kind), ew.compare(x, x, "NE", kind)
+        x_wins = hlo.or_(better, is_nan)
         earlier = hlo.compare(i, j, hlo.ComparisonDirectionAttr.get("LT"))
-        i_wins = hlo.or_(x_wins, hlo.and_(compare("EQ", x, y, dtype), earlier))
+        i_wins = hlo.or_(x_wins, hlo.and_(ew.compare(x, y, "EQ", kind), earlier))
         return [hlo.select(x_wins, x, y), hlo.select(i_wins, i, j)]
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
-        return None
 
     def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes, index_dtype: Any) -> Any:
         (x,), (d,), (axis,) = args, dims, axes
@@ -277,27 +276,6 @@ class Arg(Primitive):
 
 argmax: Arg = Arg("argmax", reduce_max, np.argmax)
 argmin: Arg = Arg("argmin", reduce_min, np.argmin)
-
-
-# --- comparisons inside the bodies of reductions and sorts ----------------------------------------
-
-
-def compare(direction: str, x: Any, y: Any, dtype: Any, total: bool = False) -> Any:
-    """Return the StableHLO comparison of two values of a dtype; `total`: NaN after all other
-    floats."""
-    kinds = {"float": "TOTALORDER" if total else "FLOAT", "complex": "FLOAT", "int": "SIGNED"}
-    kind = kinds.get(dtype_class(dtype), "UNSIGNED")
-    return hlo.compare(
-        x, y, hlo.ComparisonDirectionAttr.get(direction), compare_type=hlo.ComparisonTypeAttr.get(kind)
-    )
-
-
-def complex_compare(direction: str, x: Any, y: Any) -> Any:
-    """Compare complex numbers by their real parts, then by their imaginary parts."""
-    part = np.dtype(np.float32)  # the comparison is the same for float64
-    re_x, re_y, im_x, im_y = hlo.real(x), hlo.real(y), hlo.imag(x), hlo.imag(y)
-    tie = compare("EQ", re_x, re_y, part)
-    return hlo.select(tie, compare(direction, im_x, im_y, part), compare(direction, re_x, re_y, part))
 
 
 # --- softmax --------------------------------------------------------------------------------------
@@ -314,6 +292,7 @@ class Softmax(Primitive):
 
     in_kernel = True
     name = "softmax"
+    axis_params = ("axes",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in ew.FLOATS:
@@ -339,10 +318,6 @@ class Softmax(Primitive):
         total = reduce_sum(ew.mul(out, dx), axes=axes)
         mean = shapes.broadcast_in_dim(total, shape=t.shape, dimensions=shapes.kept_axes(t.ndim, axes))
         return ew.mul(out, ew.sub(dx, mean))
-
-    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes) -> Any:
-        (x,), (d,) = args, dims
-        return self(x, axes=tuple([a + (a >= d) for a in axes])), d
 
     def cost(self, in_types: Any, out_types: Any, *, axes: Axes) -> Cost:
         inner = map(own_cost, _softmax_parts(in_types[0], axes).equations)

@@ -24,14 +24,8 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
-from functrans.primitives.reductions.folds import (
-    Reduction,
-    compare,
-    reduce_max,
-    reduce_min,
-    reduce_sum,
-    wide_dtype,
-)
+from functrans.primitives.elementwise.families import compare
+from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum, wide_dtype
 from functrans.primitives.shape import joining as joining
 from functrans.trace import literal, typeof
 
@@ -108,15 +102,14 @@ def _patches(x: np.ndarray, fill: Any, w: Window, counts: Sequence[int]) -> list
 
 def emit_window(ctx: Any, xs: Sequence[Any], starts: Sequence[Any], w: Window) -> Any:
     """Return the StableHLO operation with an empty body, and the block for the body."""
-    attr = ir.DenseI64ArrayAttr.get
     made = hlo.ReduceWindowOp(
         [ctx.type(t) for t in ctx.out_types],
         xs,
         starts,
-        attr(w["window_dimensions"]),
-        window_strides=attr(w["window_strides"]),
-        base_dilations=attr(w["base_dilation"]),
-        window_dilations=attr(w["window_dilation"]),
+        w["window_dimensions"],
+        window_strides=w["window_strides"],
+        base_dilations=w["base_dilation"],
+        window_dilations=w["window_dilation"],
         padding=ir.DenseElementsAttr.get(np.asarray(w["padding"], np.int64).reshape(-1, 2).data),
     )
     scalars = [ctx.type(ArrayType((), t.dtype)) for t in ctx.out_types]
@@ -274,7 +267,7 @@ class SelectAndGatherAdd(Selecting):
         made, block = emit_window(ctx, [x, dx], starts, w)
         with ir.InsertionPoint(block):
             a, da, b, db = block.arguments
-            first = compare(select.upper(), a, b, t.dtype)
+            first = compare(a, b, select.upper(), "float")
             hlo.return_([hlo.select(first, a, b), hlo.select(first, da, db)])
         ctx.out_types = [t]
         return made.results[1]
@@ -309,28 +302,28 @@ class SelectAndScatterAdd(Selecting):
         apart = any(d != 1 for d in w["window_dilation"])  # not supported by XLA's operation
         if apart or ctx.has_small_windows(w["window_dimensions"]):
             return ctx.via_jax(lambda ct, x: _scatter_by_places(ct, x, select, w), ct, x)[0]
-        attr, scalar = ir.DenseI64ArrayAttr.get, ArrayType((), t.dtype)
+        scalar = ArrayType((), t.dtype)
         zero, outside = ctx.full(0, scalar), ctx.full(_OUTSIDE[select], scalar)
-        wide = hlo.pad(x, outside, *map(attr, zip(*spread_out(w), strict=True)))
+        wide = hlo.pad(x, outside, *zip(*spread_out(w), strict=True))
         made = hlo.SelectAndScatterOp(
             wide.type,
             wide,
             ct,
             zero,
-            window_dimensions=attr(w["window_dimensions"]),
-            window_strides=attr(w["window_strides"]),
+            window_dimensions=w["window_dimensions"],
+            window_strides=w["window_strides"],
         )
         kinds = [ctx.type(scalar)] * 2
         choice, join = [region.blocks.append(*kinds) for region in made.regions]
         with ir.InsertionPoint(choice):
-            hlo.return_([compare(select.upper(), choice.arguments[0], choice.arguments[1], t.dtype)])
+            hlo.return_([compare(choice.arguments[0], choice.arguments[1], select.upper(), "float")])
         with ir.InsertionPoint(join):
             hlo.return_([hlo.add(*join.arguments)])
         low, high = zip(*w["padding"], strict=True)
-        none = attr([0] * t.ndim)
-        narrow = hlo.pad(made.result, zero, attr([-p for p in low]), attr([-p for p in high]), none)
-        limit = attr([dilated(n, d) for n, d in zip(t.shape, w["base_dilation"], strict=True)])
-        return hlo.slice(narrow, none, limit, attr(w["base_dilation"]))
+        none = [0] * t.ndim
+        narrow = hlo.pad(made.result, zero, [-p for p in low], [-p for p in high], none)
+        limit = [dilated(n, d) for n, d in zip(t.shape, w["base_dilation"], strict=True)]
+        return hlo.slice(narrow, none, limit, w["base_dilation"])
 
     def transpose(self, ct: Any, source: Any, x: Any, **how: Any) -> Any:
         return select_and_gather_add(ct, x, **how), None

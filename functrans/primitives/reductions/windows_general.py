@@ -74,9 +74,8 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
         n = len(operands) // 2
         types, shape = list(ctx.out_types), ctx.in_types[0].shape
         if 0 in (*shape, *types[0].shape):
-            none = hlo.broadcast_in_dim
-            axes = ir.DenseI64ArrayAttr.get([])
-            return [none(ctx.type(t), x, axes) for t, x in zip(types, operands[n:], strict=True)]
+            starts = zip(types, operands[n:], strict=True)
+            return [hlo.broadcast_in_dim(ctx.type(t), x, []) for t, x in starts]
         made, block = emit_window(ctx, operands[:n], operands[n:], w)
         with ir.InsertionPoint(block):
             hlo.return_(ctx.emit(computation, list(block.arguments)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of, type_of
 from functrans.primitives.shape.moving import (
     Structural,
@@ -65,7 +65,7 @@ class Pad(Primitive):
 
     def lower(self, ctx: Any, x: Any, value: Any, *, config: Any) -> Any:
         columns = list(zip(*config, strict=True)) or [(), (), ()]
-        return hlo.pad(x, value, *[ir.DenseI64ArrayAttr.get(c) for c in columns])
+        return hlo.pad(x, value, *columns)
 
     def transpose(self, ct: Any, x: Any, value: Any, *, config: Any) -> Any:
         t = typeof(ct)
@@ -132,7 +132,7 @@ class Concatenate(Primitive):
         return f"np.concatenate([{', '.join([x.full for x in xs])}], axis={dimension})"
 
     def lower(self, ctx: Any, *xs: Any, dimension: int) -> Any:
-        return hlo.concatenate(xs, ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension))
+        return hlo.concatenate(xs, dimension)
 
     def transpose(self, ct: Any, *xs: Any, dimension: int) -> Any:
         cts, at = [], 0
@@ -157,6 +157,7 @@ class Split(Structural):
 
     name: str = "split"
     multiple_results: bool = True
+    axis_params: tuple[str, ...] = ("axis",)
 
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
@@ -180,7 +181,7 @@ class Split(Structural):
         parts, high[axis] = [], 0
         for n in sizes:
             low[axis], high[axis] = high[axis], high[axis] + n
-            parts.append(hlo.slice(x, *[ir.DenseI64ArrayAttr.get(a) for a in (low, high, one)]))
+            parts.append(hlo.slice(x, low, high, one))
         return parts
 
     def transpose(self, ct: Any, x: Any, *, sizes: Any, axis: int) -> Any:
@@ -189,10 +190,6 @@ class Split(Structural):
             for part, t in zip(ct, self.abstract_eval(x.type, sizes=sizes, axis=axis), strict=True)
         ]
         return (concatenate(*parts, dimension=axis),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, sizes: Any, axis: int) -> Any:
-        (x,), (d,) = args, dims
-        return self(x, sizes=sizes, axis=axis + (axis >= d)), [d] * len(sizes)
 
 
 class Iota(Primitive):
@@ -227,8 +224,7 @@ class Iota(Primitive):
         return f"np.broadcast_to({count}{axes}, {shape})"
 
     def lower(self, ctx: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
-        at = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dimension)
-        return hlo.iota(ctx.type(ctx.out_types[0]), at)
+        return hlo.iota(ctx.type(ctx.out_types[0]), dimension)
 
 
 pad: Pad = Pad()

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import Tracer, bind, literal, typeof
 
@@ -226,6 +226,7 @@ class Rev(Structural):
     """Reverse axes."""
 
     name = "rev"
+    axis_params = ("dimensions",)
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
@@ -239,14 +240,10 @@ class Rev(Structural):
         return f"np.flip({x}, {dimensions})"
 
     def emit(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
-        return hlo.reverse(x, ir.DenseI64ArrayAttr.get(dimensions))
+        return hlo.reverse(x, dimensions)
 
     def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
         return (self(ct, dimensions=dimensions),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, dimensions: Any) -> Any:
-        (x,), (d,) = args, dims
-        return self(x, dimensions=tuple([i + (i >= d) for i in dimensions])), d
 
 
 class Slice(Structural):
@@ -274,7 +271,7 @@ class Slice(Structural):
         return f"{x}[{', '.join(places) or '()'}]"
 
     def emit(self, ctx: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
-        return hlo.slice(x, *[ir.DenseI64ArrayAttr.get(a) for a in (start, limit, strides)])
+        return hlo.slice(x, start, limit, strides)
 
     def under_trailing_axis(self, full: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return {"start": (*start, 0), "limit": (*limit, full[-1]), "strides": (*strides, 1)}

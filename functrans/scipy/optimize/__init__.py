@@ -15,5 +15,5 @@ else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         {"functrans.scipy.optimize.minimizers": "OptimizeResults minimize"},
-        "functrans.ir.tracebacks.shown",
+        shown="functrans.ir.tracebacks.shown",
     )
