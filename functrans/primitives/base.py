@@ -477,6 +477,7 @@ class HigherOrderPrimitive(Primitive):
 
     multiple_results = holds_programs = True
     mandatory: tuple[str, ...] = ("abstract_eval", "interpret", "lower")
+    push: Any = None  # forward mode and Taylor mode; see control_flow/loop_layout.py
 
     @owed
     def interpret(self, run: Any, values: Values, params: Params) -> Sequence[Any]:

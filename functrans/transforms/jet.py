@@ -7,7 +7,7 @@ primals in the parent trace, so Python sees values, and the coefficients are com
     linear        the jvp rule, order by order
     multilinear   products of all pairs of orders with the same sum (Leibniz)
     taylor.TABLE  recurrences of the common nonlinear operations
-    calls, loops  the nested program rewritten to propagate coefficients, `jet_program`
+    calls, loops  the rule `push`: the nested program rewritten to propagate coefficients
     all others    the jvp rule: y'(t) = jvp(x(t), x'(t)) is a program of primals and tangents,
                   whose series to one order less is that of y'
 
@@ -27,6 +27,15 @@ from functrans.ir.types import is_inexact
 from functrans.primitives.base import Params, Values, sum_of
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.loop_layout import (
+    Pattern,
+    Pushed,
+    Terms,
+    filled,
+    nonzero,
+    pattern_of,
+    taken,
+)
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import (
@@ -48,19 +57,7 @@ from functrans.trace import (
     typeof,
 )
 from functrans.transforms.jvp import jvp_program, run_dual
-from functrans.transforms.taylor import (
-    PROGRAMS,
-    TABLE,
-    Expanded,
-    Pattern,
-    Terms,
-    call,
-    filled,
-    given,
-    pattern_of,
-    product,
-    taken,
-)
+from functrans.transforms.taylor import TABLE, product
 
 
 class Jet(Tracer):
@@ -110,20 +107,20 @@ class JetTrace(Trace):
                 state.innermost = self
         return pairs if primitive.multiple_results else pairs[0]
 
-    def expand(self, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
+    def expand(self, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
         """Return the results of an operation, and their terms."""
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return _by_own_rule(self, primitive, primals, series, params)
         if self.at_once and not primitive.holds_programs and _moves(primitive, primals, params):
             program, places = one_operation(primitive, primals, params)
             args, moving = [primals[i] for i in places], [series[i] for i in places]
-            return call(self, jit, args, moving, {"program": program})
+            return jit.push(self, args, moving, {"program": program})
         return coefficients(self, primitive, primals, series, params)
 
-    def program(
+    def pushed(
         self, program: Program, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
     ) -> tuple[Program, tuple[Pattern, ...]]:
-        """For higher-order primitives; see `jet_program`."""
+        """For the rules `push`; see `jet_program`."""
         return jet_program(program, self.order, patterns, needed)
 
     def pair(self, primal: Any, terms: Terms) -> Any:
@@ -185,7 +182,7 @@ def _expanded(
         for i, wanted in enumerate(needed):
             found[i] = filled(found[i], wanted, program.out_types[i])
         out_patterns = tuple([pattern_of(c) for c in found])
-        return [*outs, *given(found)]
+        return [*outs, *nonzero(found)]
 
     types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
     return closed(stage(flat, [*program.in_types, *types], program.name)), out_patterns
@@ -194,15 +191,16 @@ def _expanded(
 # --- the coefficients of one operation ------------------------------------------------------------
 
 
-def coefficients(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
+def coefficients(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
     """Return the results and their terms, by the rules of the module docstring."""
     if not _moves(primitive, primals, params):
         outs = bind(primitive, primals, params)
         outs = outs if primitive.multiple_results else [outs]
         return outs, [(None,) * t.order] * len(outs)
     if primitive.holds_programs:
-        rule = PROGRAMS.get(primitive.name, _by_jvp)
-        return rule(t, primitive, primals, series, params)
+        if primitive.push is None:
+            return _by_jvp(t, primitive, primals, series, params)
+        return primitive.push(t, primals, series, params)
     moving = [i for i, c in enumerate(series) if any(pattern_of(c))]
     linear = set(primitive.linear_positions(len(primals))).issuperset(moving)
     if linear and not (primitive.multilinear and len(moving) > 1):
@@ -234,7 +232,7 @@ def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
 
 def _order_by_order(
     t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params
-) -> Expanded:
+) -> Pushed:
     out = _run(primitive, primals, params)
     outs = out if primitive.multiple_results else [out]
     found = []
@@ -247,7 +245,7 @@ def _order_by_order(
     return outs, list(zip(*found, strict=True))
 
 
-def _leibniz(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
+def _leibniz(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
     out = _run(primitive, primals, params)
     a, b = [i for i, c in enumerate(series) if any(pattern_of(c))]
     x, y = (primals[a], *series[a]), (primals[b], *series[b])
@@ -265,13 +263,13 @@ def _leibniz(t: Any, primitive: Any, primals: list[Any], series: list[Terms], pa
     return [out], [tuple(terms)]
 
 
-def _by_table(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
+def _by_table(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
     out = _run(primitive, primals, params)
     full = [[x, *c] for x, c in zip(primals, series, strict=True)]
     return [out], [tuple(TABLE[primitive.name](*full, y0=out, **params))]
 
 
-def _by_jvp(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
+def _by_jvp(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
     program, places = one_operation(primitive, primals, params)
     args, moving = [primals[i] for i in places], [series[i] for i in places]
     active = tuple([any(pattern_of(c)) for c in moving])
@@ -299,7 +297,7 @@ def _from_output(program: Program, n: int) -> Program:
     return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
 
 
-def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Expanded:
+def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
     """`_by_jvp` for a function with a custom rule that is still Python and may need concrete
     values."""
     inner = JetTrace(state.innermost, t.order - 1)

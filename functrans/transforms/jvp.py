@@ -19,7 +19,9 @@ from functrans.caching import Cache, memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
+from functrans.primitives.base import Params, Values
 from functrans.primitives.calls.captured import closed
+from functrans.primitives.control_flow.loop_layout import Pattern
 from functrans.primitives.dependence import placed
 from functrans.trace import (
     Trace,
@@ -184,6 +186,17 @@ class JvpTrace(Trace):
         return outs
 
     # For higher-order primitives: see `Jit.differentiate`.
+
+    def along(self, primitive: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
+        """Return the results and their tangents by the rule `push`: a tangent is a series of one term."""
+        outs, series = primitive.push(self, primals, [(dx,) for dx in tangents], params)
+        return outs, [dy for (dy,) in series]
+
+    def pushed(
+        self, program: Program, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
+    ) -> tuple[Program, tuple[Pattern, ...]]:
+        both, active = jvp_program(program, tuple([a for (a,) in patterns]), tuple([a for (a,) in needed]))
+        return both, tuple([(a,) for a in active])
 
     def jvp(
         self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()

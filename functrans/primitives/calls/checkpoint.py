@@ -38,28 +38,23 @@ class Checkpoint(Jit):
         return super().abstract_eval(*types, program=program)
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
-        program = params["program"]
-        active = tuple([dx is not None for dx in tangents])
-        given = [dx for dx in tangents if dx is not None]
-        n = len(program.outputs)
         if t.linear is None:
-            both, out_active = t.jvp(program, active)
-            results = self(*primals, *given, **{**params, "program": both})
-            outs, moving = results[:n], iter(results[n:])
-        else:
-            part = t.split(program, active)
-            policy = params.get("policy")
-            forward, linear, read = memo_as(
-                program, (_kept, active, policy), lambda: _kept(part, n, policy_of(policy))
-            )
-            results = t.bind_primal(self, primals, {**params, "program": forward})
-            outs, out_active = results[:n], part.out_active
-            if not any(out_active):
-                return outs, [None] * n
-            after = {**params, "program": linear}
-            known = [primals[i] for i in read]
-            moving = iter(self(*results[n:], *known, *given, **after))
-        return outs, [next(moving) if a else None for a in out_active]
+            return t.along(self, primals, tangents, params)
+        program, policy = params["program"], params.get("policy")
+        active = tuple([dx is not None for dx in tangents])
+        n = len(program.outputs)
+        part = t.split(program, active)
+        forward, linear, read = memo_as(
+            program, (_kept, active, policy), lambda: _kept(part, n, policy_of(policy))
+        )
+        results = t.bind_primal(self, primals, {**params, "program": forward})
+        outs = results[:n]
+        if not any(part.out_active):
+            return outs, [None] * n
+        known = [primals[i] for i in read]
+        given = [dx for dx in tangents if dx is not None]
+        moving = iter(self(*results[n:], *known, *given, **{**params, "program": linear}))
+        return outs, [next(moving) if a else None for a in part.out_active]
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([isinstance(x, LinearInput) for x in args])

@@ -32,6 +32,7 @@ from functrans.primitives.base import (
     axes_inside,
     own_cost,
 )
+from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.trace import (
     ARRAYS,
@@ -66,21 +67,25 @@ class Jit(HigherOrderPrimitive):
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
         return ctx.call(program, operands)
 
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
+        program = params["program"]
+        made, patterns = t.pushed(program, tuple([pattern_of(c) for c in series]))
+        results = self(*primals, *nonzero(series), **{**params, "program": made})
+        n = len(program.outputs)
+        return results[:n], taken(patterns, iter(results[n:]))
+
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
+        if t.linear is None:
+            return t.along(self, primals, tangents, params)
         program = params["program"]
         active = tuple([dx is not None for dx in tangents])
-        given = [dx for dx in tangents if dx is not None]
+        forward, linear, out_active, places = fewer(t.split(program, active))
+        results = t.bind_primal(self, primals, {"program": forward})
         n = len(program.outputs)
-        if t.linear is None:
-            both, out_active = t.jvp(program, active)
-            results = self(*primals, *given, program=both)
-            outs, moving = results[:n], iter(results[n:])
-        else:
-            forward, linear, out_active, places = fewer(t.split(program, active))
-            results = t.bind_primal(self, primals, {"program": forward})
-            outs = results[:n]
-            residuals = take(places, primals, outs, results[n:])
-            moving = iter(self(*residuals, *given, program=linear) if linear.outputs else ())
+        outs = results[:n]
+        residuals = take(places, primals, outs, results[n:])
+        moved = [dx for dx in tangents if dx is not None]
+        moving = iter(self(*residuals, *moved, program=linear) if linear.outputs else ())
         return outs, [next(moving) if a else None for a in out_active]
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:

@@ -28,6 +28,7 @@ from functrans.primitives.base import (
 )
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
 from functrans.primitives.elementwise.families import eq
 from functrans.primitives.elementwise.selection import clamp, select_n
@@ -81,27 +82,33 @@ class Cond(HigherOrderPrimitive):
             return jit(*operands, program=chosen)
         return super().__call__(index, *operands, **params)
 
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
+        """A branch returns zeros for terms that are zero only in it."""
+        branches = params["branches"]
+        patterns = tuple([pattern_of(c) for c in series[1:]])
+        own = [t.pushed(b, patterns)[1] for b in branches]
+        needed = tuple([tuple(map(any, zip(*found, strict=True))) for found in zip(*own, strict=True)])
+        made = tuple([t.pushed(b, patterns, needed)[0] for b in branches])
+        results = self(*primals, *nonzero(series[1:]), branches=made)
+        n = len(branches[0].outputs)
+        return results[:n], taken(needed, iter(results[n:]))
+
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
+        if t.linear is None:
+            return t.along(self, primals, tangents, params)
         branches = params["branches"]
         active = tuple([dx is not None for dx in tangents[1:]])
-        given = [dx for dx in tangents if dx is not None]
-        made = [t.jvp(b, active) for b in branches]
-        needed = tuple([any(m) for m in zip(*[out for _, out in made], strict=True)])
+        needed = tuple(map(any, zip(*[t.jvp(b, active)[1] for b in branches], strict=True)))
+        parts = [fewer(t.split(b, active, needed)) for b in branches]
+        forward, linear, places = memo_as(
+            branches[0], (_joined, branches, active), lambda: _joined(parts, branches)
+        )
+        results = t.bind_primal(self, primals, {"branches": forward})
         n = len(branches[0].outputs)
-        if t.linear is None:
-            both = tuple([t.jvp(b, active, needed)[0] for b in branches])
-            results = self(*primals, *given, branches=both)
-            outs, moving = results[:n], iter(results[n:])
-        else:
-            parts = [fewer(t.split(b, active, needed)) for b in branches]
-            forward, linear, places = memo_as(
-                branches[0], (_joined, branches, active), lambda: _joined(parts, branches)
-            )
-            results = t.bind_primal(self, primals, {"branches": forward})
-            outs = results[:n]
-            residuals = take(places, primals[1:], outs, results[n:])
-            index = primals[0]
-            moving = iter(self(index, *residuals, *given, branches=linear) if any(needed) else ())
+        outs = results[:n]
+        residuals = take(places, primals[1:], outs, results[n:])
+        moved = [dx for dx in tangents if dx is not None]
+        moving = iter(self(primals[0], *residuals, *moved, branches=linear) if any(needed) else ())
         return outs, [next(moving) if a else None for a in needed]
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:

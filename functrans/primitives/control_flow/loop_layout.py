@@ -1,17 +1,30 @@
-"""The layout of the operands and results of a loop and of its body.
+"""The layout of the operands and results of a loop and of its body, and of what travels along with them.
 
     operands, inputs of the body    *consts  *carry  *arrays      (the body gets slices of arrays)
     results, outputs of the body    *carry   *written             (the loop's are stacked)
 
 A `while` has two programs: the condition takes `*for_cond *carry`, the body `*for_body *carry`.
+
+In forward mode the terms of a series travel along with each value: its tangent, or its Taylor
+coefficients of orders 1, 2, ... (None: zero). A program is rewritten to take the terms of its inputs
+after these, and to return those of its outputs after these, by the running transformation `t`:
+`t.pushed(program, patterns, needed)` returns it, and the patterns of the outputs. So each primitive that
+holds programs has one rule `push` for both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from functrans.ir.program import Program
+from functrans.trace import literal, typeof
+
 T = TypeVar("T")
+
+Terms = tuple[Any, ...]
+Pattern = tuple[bool, ...]  # which terms of a value are not None
+Pushed = tuple[Sequence[Any], Sequence[Terms]]  # results, their terms
 
 
 class LoopLayout(NamedTuple):
@@ -43,24 +56,6 @@ class LoopLayout(NamedTuple):
         """Split a list that is parallel to the results into carry and written."""
         return list(ys[: self.carry]), list(ys[self.carry :])
 
-    def with_more(self, xs: Sequence[T], more: Sequence[T | None]) -> list[T]:
-        """Append to each group of operands the values of `more` that belong to it (None: no value),
-        such as the tangents of the consts, the carry and the arrays.
-
-        Example:
-          >>> LoopLayout(1, 2).with_more("nccaa", [None, "t", None, "s", None])
-          ['n', 'c', 'c', 't', 'a', 'a', 's']
-        """
-        return joined(self.operands(xs), map(_given, self.operands(more)))
-
-    def results_with_more(self, ys: Sequence[T], more: Sequence[T | None]) -> list[T]:
-        """`with_more` for results."""
-        return joined(self.results(ys), map(_given, self.results(more)))
-
-
-def _given(xs: Sequence[T | None]) -> list[T]:
-    return [x for x in xs if x is not None]
-
 
 def joined(groups: Iterable[Sequence[T]], more: Iterable[Sequence[T]]) -> list[T]:
     """Concatenate groups, each followed by its group of `more`.
@@ -78,3 +73,46 @@ def while_operands(xs: Sequence[T], params: Mapping[str, Any]) -> tuple[list[T],
     n = params["cond_consts"]
     m = n + params["body_consts"]
     return list(xs[:n]), list(xs[n:m]), list(xs[m:])
+
+
+# --- terms that travel along ----------------------------------------------------------------------
+
+
+def pattern_of(terms: Terms) -> Pattern:
+    """Return which terms are not None."""
+    return tuple([c is not None for c in terms])
+
+
+def nonzero(series: Iterable[Terms]) -> list[Any]:
+    """Return all terms that are not None, concatenated."""
+    return [c for terms in series for c in terms if c is not None]
+
+
+def taken(patterns: Iterable[Pattern], values: Iterator[Any]) -> list[Terms]:
+    """Split values into terms by the patterns; the inverse of `given`."""
+    return [tuple([next(values) if a else None for a in p]) for p in patterns]
+
+
+def filled(terms: Terms, wanted: Pattern, type: Any) -> Terms:
+    """Replace terms that are None but wanted by zeros."""
+    return tuple([literal(0, type) if c is None and w else c for c, w in zip(terms, wanted, strict=True)])
+
+
+def with_zeros(xs: Sequence[Any], series: Sequence[Terms], patterns: Sequence[Pattern]) -> list[Terms]:
+    """`filled`, for the terms of each operand."""
+    return [filled(c, p, typeof(x)) for x, c, p in zip(xs, series, patterns, strict=True)]
+
+
+def settled(
+    t: Any, program: Program, patterns: Sequence[Pattern], layout: LoopLayout
+) -> tuple[Program, list[Pattern], Sequence[Pattern]]:
+    """Return the body of a loop with the terms, and the patterns of its operands and results. The
+    carry has the same pattern before and after a step."""
+    consts, carry, arrays = layout.operands(patterns)
+    while True:  # until no more terms of the carry become active
+        patterns = [*consts, *carry, *arrays]
+        made, after = t.pushed(program, tuple(patterns), tuple(carry))
+        ends = layout.results(after)[0]
+        if ends == carry:
+            return made, patterns, after
+        carry = ends

@@ -21,7 +21,17 @@ from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.loop_layout import (
+    LoopLayout,
+    Pushed,
+    Terms,
+    joined,
+    nonzero,
+    pattern_of,
+    settled,
+    taken,
+    with_zeros,
+)
 from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.dependence import (
     apart,
@@ -145,48 +155,36 @@ class Scan(HigherOrderPrimitive):
             params = {**params, "program": found.body, "carry": layout.carry + found.more}
             ys, moving = self.differentiate(t, primals, tangents, params)
             return found.results(ys, layout), found.results(moving, layout)
-        consts, carry, arrays = layout.operands([dx is not None for dx in tangents])
-        written = len(program.outputs) - layout.carry
-        while True:  # until no more of the carry becomes active
-            active = [*consts, *carry, *arrays]
-            needed = (*carry, *[False] * written)
-            _, out_active = t.jvp(program, tuple(active), needed)
-            ends = layout.results(out_active)[0]
-            if ends == carry:
-                break
-            carry = ends
-        given = [
+        if t.linear is None:
+            return t.along(self, primals, tangents, params)
+        _, patterns, after = settled(t, program, [(dx is not None,) for dx in tangents], layout)
+        active = tuple([a for (a,) in patterns])
+        needed = (*layout.operands(active)[1], *[False] * (len(program.outputs) - layout.carry))
+        moved = [
             literal(0, typeof(x)) if dx is None and a else dx
             for x, dx, a in zip(primals, tangents, active, strict=True)
         ]
-        mask = tuple(active)
-        if t.linear is None:
-            outs, moving = self._jvp(t, primals, given, mask, needed, params)
-        else:
-            outs, moving = self._linearize(t, primals, given, mask, needed, params)
+        outs, moving = self._linearize(t, primals, moved, active, needed, params)
         rest = iter(moving)
-        return outs, [next(rest) if a else None for a in out_active]
+        return outs, [next(rest) if a else None for (a,) in after]
 
-    def _jvp(
-        self, t: Any, primals: Any, given: Any, active: Any, needed: Any, params: dict[str, Any]
-    ) -> tuple[Any, Any]:
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
         program, layout = params["program"], LoopLayout.of(params)
-        both, out_active = t.jvp(program, active, needed)
-        k = len(program.inputs)
-        names = iter(both.inputs[k:])
-        tangent = [next(names) if a else None for a in active]
-        order = layout.with_more(both.inputs[:k], tangent)
-        ends = iter(both.outputs[len(program.outputs) :])
-        moved = [next(ends) if a else None for a in out_active]
-        outs = layout.results_with_more(both.outputs[: len(program.outputs)], moved)
-        wide = LoopLayout(
-            layout.consts + sum(layout.operands(active)[0]), layout.carry + sum(layout.results(out_active)[0])
+        made, patterns, after = settled(t, program, [pattern_of(c) for c in series], layout)
+        n, m = len(program.inputs), len(program.outputs)
+        parts, moving = layout.operands, layout.results
+        names, ends = taken(patterns, iter(made.inputs[n:])), taken(after, iter(made.outputs[m:]))
+        step = made.replace(
+            inputs=joined(parts(made.inputs[:n]), map(nonzero, parts(names))),
+            outputs=joined(moving(made.outputs[:m]), map(nonzero, moving(ends))),
         )
-        program = both.replace(inputs=order, outputs=outs)
-        args = layout.with_more(primals, given)
-        states, ys = wide.results(self(*args, **{**params, **wide._asdict(), "program": program}))
-        m, y = layout.carry, len(out_active) - layout.carry
-        return [*states[:m], *ys[:y]], [*states[m:], *ys[y:]]
+        carried, written = moving(after)
+        more, carry = (sum(map(sum, p)) for p in (parts(patterns)[0], carried))
+        wide = LoopLayout(layout.consts + more, layout.carry + carry)
+        args = joined(parts(primals), map(nonzero, parts(with_zeros(primals, series, patterns))))
+        last, ys = wide.results(self(*args, **{**params, **wide._asdict(), "program": step}))
+        k, y = layout.carry, m - layout.carry
+        return [*last[:k], *ys[:y]], [*taken(carried, iter(last[k:])), *taken(written, iter(ys[y:]))]
 
     def _linearize(
         self, t: Any, primals: Any, given: Any, active: Any, needed: Any, params: dict[str, Any]

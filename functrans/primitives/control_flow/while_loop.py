@@ -23,7 +23,18 @@ from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.cond import only_where
-from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
+from functrans.primitives.control_flow.loop_layout import (
+    LoopLayout,
+    Pushed,
+    Terms,
+    joined,
+    nonzero,
+    pattern_of,
+    settled,
+    taken,
+    while_operands,
+    with_zeros,
+)
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller, take
@@ -102,46 +113,57 @@ class While(HigherOrderPrimitive):
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         body, n, m = params["body"], params["cond_consts"], params["body_consts"]
-        active = [dx is not None for dx in tangents[n:]]
-        while True:  # until the set of active carries is stable
-            found = t.jvp(body, tuple(active), tuple(active[m:]))[1]
-            if list(found) == active[m:]:
-                break
-            active[m:] = found
+        series = [(dx,) for dx in tangents[n:]]
+        patterns = settled(t, body, [*map(pattern_of, series)], LoopLayout(m, len(series) - m))[1]
+        active = tuple([a for (a,) in patterns])
         if not any(active[m:]):
-            return t.bind_primal(self, primals, params), [None] * len(found)
+            return t.bind_primal(self, primals, params), [None] * len(active[m:])
         if t.at_once:
             return _unrolled(t, primals, tangents, params)
-        given = [
-            literal(0, typeof(x)) if dx is None and a else dx
-            for x, dx, a in zip(primals[n:], tangents[n:], active, strict=True)
-        ]
         if t.linear is None:
-            outs, moving = _carried(self, t, primals, given, tuple(active), params)
-        else:
-            outs, count = _counted(t, primals, params)
-            body = silent(body)  # its effects happened in the forward pass
-            moving = tangent_loop(
+            return t.along(self, primals, tangents, params)
+        outs, count = _counted(t, primals, params)
+        body = silent(body)  # its effects happened in the forward pass
+        moving = iter(
+            tangent_loop(
                 count,
                 *primals[n:],
-                *[dx for dx in given if dx is not None],
+                *nonzero(with_zeros(primals[n:], series, patterns)),
                 body=body,
-                push=_push(t, body, tuple(active), m),
+                push=_push(t, body, active, m),
                 consts=m,
                 moving=sum(active[:m]),
             )
-        rest = iter(moving)
-        return outs, [next(rest) if a else None for a in active[m:]]
+        )
+        return outs, [next(moving) if a else None for a in active[m:]]
+
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
+        cond, body, first, m = (params[name] for name in ("cond", "body", "cond_consts", "body_consts"))
+        values, k = primals[first:], len(body.inputs)
+        layout = LoopLayout(m, k - m)
+        made, patterns, after = settled(t, body, [*map(pattern_of, series[first:])], layout)
+        parts, moving = layout.operands, with_zeros(values, series[first:], patterns)
+        names = taken(patterns, iter(made.inputs[k:]))
+        unread = [Var(typeof(c)) for c in nonzero(moving[m:])]
+        results = self(
+            *primals[:first],
+            *joined(parts(values), map(nonzero, parts(moving))),
+            cond=cond.replace(inputs=(*cond.inputs, *unread)),
+            body=made.replace(inputs=joined(parts(made.inputs[:k]), map(nonzero, parts(names)))),
+            cond_consts=first,
+            body_consts=m + len(nonzero(moving[:m])),
+        )
+        return results[: k - m], taken(after, iter(results[k - m :]))
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
-        given = [isinstance(x, LinearInput) for x in args]
+        was = [isinstance(x, LinearInput) for x in args]
         params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
         first, consts, state = while_operands(args, params)
         n, m = len(first), len(consts)
-        linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(state)))
+        linear = linear_inputs(params["body"], was[n:], LoopLayout(m, len(state)))
         moving = linear[m:]
         read = reading(params["cond"], [True])
-        if any([r and lin for r, lin in zip(read, (*given[:n], *moving), strict=True)]):
+        if any([r and lin for r, lin in zip(read, (*was[:n], *moving), strict=True)]):
             raise errors.NotLinear(
                 "the function is not linear, so it has no transpose: the condition of a while loop "
                 f"depends on what is to be transposed, {here()}\n"
@@ -166,7 +188,7 @@ class While(HigherOrderPrimitive):
         cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)]
         found = iter(revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
         made = [next(found) if lin else None for lin in linear]
-        return [None] * n + [c if was else None for c, was in zip(made, given[n:], strict=True)]
+        return [None] * n + [c if lin else None for c, lin in zip(made, was[n:], strict=True)]
 
     def batch(
         self,
@@ -295,30 +317,6 @@ def _unrolled(t: Any, primals: Values, tangents: Values, params: Params) -> tupl
     return [x for x, _ in found], [dx for _, dx in found]
 
 
-def _carried(
-    self: While, t: Any, primals: Any, given: Any, active: tuple[bool, ...], params: dict[str, Any]
-) -> tuple[list[Any], list[Any]]:
-    """Bind the loop with its tangents in the carry."""
-    body, cond = params["body"], params["cond"]
-    n, m = params["cond_consts"], params["body_consts"]
-    both, _ = t.jvp(body, active, active[m:])
-    k = len(body.inputs)
-    names = iter(both.inputs[k:])
-    layout = LoopLayout(m, k - m)
-    order = layout.with_more(both.inputs[:k], [next(names) if a else None for a in active])
-    unread = [Var(typeof(dx)) for dx in given[m:] if dx is not None]
-    moving = sum(active[:m])
-    outs = self(
-        *primals[:n],
-        *layout.with_more(primals[n:], given),
-        cond=cond.replace(inputs=(*cond.inputs, *unread)),
-        body=both.replace(inputs=order),
-        cond_consts=n,
-        body_consts=m + moving,
-    )
-    return outs[: k - m], outs[k - m :]
-
-
 def _counted(t: Any, primals: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], Any]:
     """Return the results of the loop and its number of steps."""
     cond, body = params["cond"], params["body"]
@@ -413,6 +411,9 @@ class TangentLoop(HigherOrderPrimitive):
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         return jit.differentiate(t, primals, tangents, {"program": self.forwards(**params)})
+
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
+        return jit.push(t, primals, series, {"program": self.forwards(**params)})
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         return jit.batch(t, args, dims, program=self.forwards(**params))

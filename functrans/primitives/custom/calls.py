@@ -27,6 +27,7 @@ from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.base import Cost, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import Jit, jit
+from functrans.primitives.control_flow.loop_layout import Pushed, Terms
 from functrans.primitives.custom.tracing import Pullback, staged_call
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
@@ -48,6 +49,7 @@ class RuleCall(Jit):
     """Base class of calls of `program` with a custom rule."""
 
     reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule computes all results
+    push: Any = None
 
     def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:
         return super().abstract_eval(*types, program=program)
@@ -175,6 +177,10 @@ class CustomLin(Jit):
 
     def run_eagerly(self, values: Values, params: Params) -> Any:
         return evaluate(self.program([typeof(x) for x in values], params), values)
+
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
+        program = self.program([typeof(x) for x in primals], params)
+        return jit.push(t, primals, series, {"program": program})
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         pullback, active = params["pullback"], params["active"]
