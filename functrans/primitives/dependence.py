@@ -12,7 +12,7 @@ from itertools import compress
 from typing import Any
 
 from functrans.caching import exactly, memo, memo_as
-from functrans.ir.program import Equation, Literal, Program, Var, prune
+from functrans.ir.program import Equation, Literal, Program, Var, copied, prune, renamed, renamed_all
 from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
@@ -326,23 +326,12 @@ def _computed_again(
     made = {v for e in again for v in e.outputs}
     read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
     inputs = [v for v in read if v not in made]
-    names = dict(zip(needed, linear.inputs, strict=False))  # these are recomputed for `linear`
-    for v in (*inputs, *made):
-        if v not in names:
-            names[v] = Var(v.type)
-    equations = [
-        Equation(
-            e.primitive,
-            tuple([names.get(v, v) for v in e.inputs]),
-            tuple([names[v] for v in e.outputs]),
-            e.params,
-            e.source,
-            e.origin,
-        )
-        for e in again
-    ]
+    names: dict[Any, Any] = {v: Var(v.type) for v in inputs}
+    equations = copied(again, names)
+    known = {old: names[v] for v, old in zip(needed, linear.inputs, strict=False)}
     rerun = linear.replace(
         inputs=[*[names[v] for v in inputs], *linear.inputs[len(needed) :]],
-        equations=[*equations, *linear.equations],
+        equations=[*equations, *[renamed(e, known) for e in linear.equations]],
+        outputs=renamed_all(linear.outputs, known),
     )
     return inputs, rerun

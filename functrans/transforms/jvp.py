@@ -187,6 +187,9 @@ class JvpTrace(Trace):
 
     # For higher-order primitives: see `Jit.differentiate`.
 
+    def run_dual(self, function: Any, primals: Values, tangents: Values) -> tuple[list[Any], list[Any]]:
+        return run_dual(function, primals, tangents)
+
     def along(self, primitive: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         """Return the results and their tangents by the rule `push`: a tangent is a series of one term."""
         outs, series = primitive.push(self, primals, [(dx,) for dx in tangents], params)

@@ -6,13 +6,13 @@ their inputs, computed in the current trace: eagerly on concrete arrays, or reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 from itertools import compress
 from typing import Any
 
 from functrans import errors, runtime
 from functrans.caching import Cache, memo
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune, renamed
 from functrans.ir.source import equation_source
 from functrans.ir.types import is_key_dtype
 from functrans.primitives.base import LinearInput, sum_of
@@ -52,19 +52,17 @@ class Linear:
                 return x.ref
             return found.setdefault(id(x), (Var(typeof(x)), x))[0]
 
-        linear = self._with_inputs(named)
+        equations = [
+            Equation(e.primitive, tuple(map(named, e.inputs)), e.outputs, e.params, e.source, e.origin)
+            for e in self.equations
+        ]
+        linear = Linear(equations, self.inputs, self.outputs, self.out_types)
         return linear, [v for v, _ in found.values()], [x for _, x in found.values()]
 
     def filled(self, names: Sequence[Var], residuals: Sequence[Any]) -> Linear:
         """Return the map with residuals in place of their variables."""
         known = dict(zip(names, residuals, strict=True))
-        return self._with_inputs(lambda x: known.get(x, x) if x.__class__ is Var else x)
-
-    def _with_inputs(self, of: Callable[[Any], Any]) -> Linear:
-        equations = [
-            Equation(e.primitive, tuple(map(of, e.inputs)), e.outputs, e.params, e.source, e.origin)
-            for e in self.equations
-        ]
+        equations = [renamed(e, known) for e in self.equations]
         return Linear(equations, self.inputs, self.outputs, self.out_types)
 
     def program(self) -> Program:
@@ -95,12 +93,9 @@ def _written_out(call: Equation, known: dict[Any, Any]) -> list[Equation]:
     """Return the equations of the called program, with fresh variables."""
     program = call.params["program"]
     names = dict(zip(program.inputs, call.inputs, strict=True))
-    made = []
-    for e in program.equations:
-        variables = tuple([Var(v.type) for v in e.outputs])
-        values = tuple([names.get(v, v) for v in e.inputs])
-        names.update(zip(e.outputs, variables, strict=True))
-        made.append(Equation(e.primitive, values, variables, e.params, call.source, call.origin))
+    made = copied(program.equations, names)
+    for e in made:
+        e.source, e.origin = call.source, call.origin
     known.update(zip(call.outputs, [names[v] for v in program.outputs], strict=True))
     return made
 
@@ -343,17 +338,7 @@ def _transpose_program(
     def back(*args: Any) -> list[Any]:
         env = dict(zip(known_in, args[: len(known_in)], strict=True))
         _run(rest, env)
-        equations = [
-            Equation(
-                e.primitive,
-                tuple([env.get(v, v) if v.__class__ is Var else v for v in e.inputs]),
-                e.outputs,
-                e.params,
-                e.source,
-                e.origin,
-            )
-            for e in moved
-        ]
+        equations = [renamed(e, env) for e in moved]
         cts = iter(args[len(known_in) :])
         out_cts = [next(cts) if a else None for a in ct_active]
         found = backward(equations, linear_in, program.outputs, out_cts, nested=True)  # type: ignore[arg-type]

@@ -156,14 +156,14 @@ class While(HigherOrderPrimitive):
         return results[: k - m], taken(after, iter(results[k - m :]))
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
-        was = [isinstance(x, LinearInput) for x in args]
+        given = [isinstance(x, LinearInput) for x in args]
         params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
         first, consts, state = while_operands(args, params)
         n, m = len(first), len(consts)
-        linear = linear_inputs(params["body"], was[n:], LoopLayout(m, len(state)))
+        linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(state)))
         moving = linear[m:]
         read = reading(params["cond"], [True])
-        if any([r and lin for r, lin in zip(read, (*was[:n], *moving), strict=True)]):
+        if any([r and lin for r, lin in zip(read, (*given[:n], *moving), strict=True)]):
             raise errors.NotLinear(
                 "the function is not linear, so it has no transpose: the condition of a while loop "
                 f"depends on what is to be transposed, {here()}\n"
@@ -188,7 +188,7 @@ class While(HigherOrderPrimitive):
         cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)]
         found = iter(revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
         made = [next(found) if lin else None for lin in linear]
-        return [None] * n + [c if lin else None for c, lin in zip(made, was[n:], strict=True)]
+        return [None] * n + [c if was else None for c, was in zip(made, given[n:], strict=True)]
 
     def batch(
         self,

@@ -31,18 +31,7 @@ from functrans.primitives.control_flow.loop_layout import Pushed, Terms
 from functrans.primitives.custom.tracing import Pullback, staged_call
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
-from functrans.trace import (
-    bind,
-    bind_in,
-    derive_from,
-    derived_here,
-    evaluate,
-    literal,
-    stage,
-    state,
-    tracing,
-    typeof,
-)
+from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, literal, stage, typeof
 
 
 class RuleCall(Jit):
@@ -228,7 +217,7 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
     rule."""
     n = len(types)
     given = tuple([is_inexact(t.dtype) for t in pullback.out_types])
-    back, found = pullback.staged(types, given)
+    back, found = pullback.staged(types, pullback.out_types, given)
     back, captured = hoist_constants(back)
     linear = (False,) * (len(captured) + n) + (True,) * sum(given)
     wanted = tuple([a for a, f in zip(active, found, strict=True) if f])
@@ -314,7 +303,7 @@ class BatchRule:
                 mask.extend(out_batched)
                 return outs
 
-            outs, found = _dual(t, call, primals, tangents)
+            outs, found = t.run_dual(call, primals, tangents)
             moved = [
                 literal(0, typeof(y)) if dy is None else dy
                 for y, dy, a in zip(outs, found, out_active, strict=True)
@@ -323,20 +312,6 @@ class BatchRule:
             return [*outs, *moved], [*mask, *[b for b, a in zip(mask, out_active, strict=True) if a]]
 
         return BatchRule(function, self.name)
-
-
-def _dual(t: Any, function: Callable[..., Values], primals: Values, tangents: Values) -> tuple[Any, ...]:
-    """Run a function on dual numbers in the current trace, under a new transformation of the class
-    of `t`."""
-    trace = t.__class__(state.trace)
-    duals = [trace.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)]
-    with tracing(trace):
-        outs = function(*duals)
-    own = [getattr(y, "owner", None) is trace for y in outs]
-    return (
-        [y.ref if mine else y for y, mine in zip(outs, own, strict=True)],
-        [y.tangent if mine else None for y, mine in zip(outs, own, strict=True)],
-    )
 
 
 class CustomVmap(RuleCall):

@@ -142,15 +142,47 @@ class RuleTrace(Trace):
             )
 
 
-class JvpRule(Derivable):
-    """A `defjvp` rule as a function of flat lists."""
+class Staged(Derivable):
+    """Base class of rules of two flat lists, of which the second holds tangents or cotangents."""
 
     __slots__ = ("function", "name")
 
-    def __init__(self, function: Callable[[Flat, Flat], tuple[Flat, Flat]], name: str):
+    def __init__(self, function: Callable[[Flat, Flat], Any], name: str):
         self.function = function
         self.name = name
         self._derived = None
+
+    def results(self, known: Flat, moving: Flat) -> tuple[Flat, Flat]:
+        """Return the results that are always there, and tangents or cotangents."""
+        return self.function(known, moving)
+
+    def staged(
+        self, types: tuple[ArrayType, ...], moving: Sequence[ArrayType], active: Active
+    ) -> tuple[Program, Active]:
+        """Return the rule as a program of the values that are not None, and which tangents or
+        cotangents of its results are not None."""
+        out_active: Active = ()
+
+        def flat(*values: Any) -> Flat:
+            nonlocal out_active
+            rest = iter(values[len(types) :])
+            outs, found = self.results(values[: len(types)], [next(rest) if a else None for a in active])
+            out_active = tuple([x is not None for x in found])
+            return [*outs, *[x for x in found if x is not None]]
+
+        key = (stage, types, active, state.axes)
+        known = self.known(key)
+        if known is None:
+            given = [t for t, a in zip(moving, active, strict=True) if a]
+            made = stage(flat, [*types, *given], self.name), out_active
+            known = made if any(isinstance(x, AnyTracer) for x in made[0].values) else self.keep(key, made)
+        return known
+
+
+class JvpRule(Staged):
+    """A `defjvp` rule as a function of flat lists."""
+
+    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"jvp rule of {self.name}"
@@ -174,34 +206,13 @@ class JvpRule(Derivable):
                 )
         return outs, [dy.ref if trace.own(dy) else None for dy in moved]
 
-    def staged(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, Active]:
-        """Return `primals, tangents of active -> outs, tangents of active outs`, and which outs are
-        active."""
-        out_active: Active = ()
-
-        def flat(*values: Any) -> Flat:
-            nonlocal out_active
-            rest = iter(values[len(types) :])
-            tangents = [next(rest) if a else None for a in active]
-            outs, moved = self.function(values[: len(types)], tangents)
-            out_active = tuple([dy is not None for dy in moved])
-            return [*outs, *[dy for dy in moved if dy is not None]]
-
-        key = (stage, types, active, state.axes)
-        found = self.known(key)
-        if found is None:
-            moving = [t for t, a in zip(types, active, strict=True) if a]
-            made = stage(flat, [*types, *moving], self.name), out_active
-            found = made if _uses_tracers(made[0]) else self.keep(key, made)
-        return found
-
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> JvpRule:
         """Return the rule of the batched function. Its results have the batch axis at 0."""
 
         def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
             active = tuple([dx is not None for dx in tangents])
             with naming(t.axis_name, t.size):
-                program, out_active = self.staged(types, active)
+                program, out_active = self.staged(types, types, active)
             moving = [d for d, a in zip(dims, active, strict=True) if a]
             args = [*primals, *[dx for dx in tangents if dx is not None]]
             outs, found = t.run(program, args, [*dims, *moving])
@@ -212,10 +223,10 @@ class JvpRule(Derivable):
         return JvpRule(function, self.name)
 
 
-class Pullback(Derivable):
+class Pullback(Staged):
     """A bwd rule for residuals of given types, as a function of flat lists."""
 
-    __slots__ = ("function", "in_types", "name", "out_types")
+    __slots__ = ("in_types", "out_types")
 
     def __init__(
         self,
@@ -224,11 +235,9 @@ class Pullback(Derivable):
         out_types: tuple[ArrayType, ...],
         name: str,
     ):
-        self.function = function
+        super().__init__(function, name)
         self.in_types = in_types
         self.out_types = out_types
-        self.name = name
-        self._derived = None
 
     def __repr__(self) -> str:
         return f"bwd rule of {self.name}"
@@ -238,24 +247,8 @@ class Pullback(Derivable):
         with standing(state.trace):
             return self.function(residuals, cts)
 
-    def staged(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, Active]:
-        """Return `residuals, active cotangents -> non-zero cotangents`, and which are non-zero."""
-        in_active: Active = ()
-
-        def flat(*values: Any) -> Flat:
-            nonlocal in_active
-            rest = iter(values[len(types) :])
-            found = self.function(values[: len(types)], [next(rest) if a else None for a in active])
-            in_active = tuple([c is not None for c in found])
-            return [c for c in found if c is not None]
-
-        key = (stage, types, active, state.axes)
-        found = self.known(key)
-        if found is None:
-            given = [t for t, a in zip(self.out_types, active, strict=True) if a]
-            made = stage(flat, [*types, *given], self.name), in_active
-            found = made if _uses_tracers(made[0]) else self.keep(key, made)
-        return found
+    def results(self, known: Flat, moving: Flat) -> tuple[Flat, Flat]:
+        return [], self.function(known, moving)
 
     def batched(self, t: Any, types: tuple[ArrayType, ...], res_dims: Dims, dims: Dims) -> Pullback:
         """Return the rule of the batched function. Batched primals and all results have the batch
@@ -264,7 +257,7 @@ class Pullback(Derivable):
         def function(residuals: Flat, cts: Flat) -> Flat:
             active = tuple([c is not None for c in cts])
             with naming(t.axis_name, t.size):
-                program, in_active = self.staged(types, active)
+                program, in_active = self.staged(types, self.out_types, active)
             given = [c for c in cts if c is not None]
             outs, found = t.run(program, [*residuals, *given], [*res_dims, *[0] * len(given)])
             rest = iter(zip(outs, found, strict=True))
@@ -326,10 +319,6 @@ class VjpRule:
             return front, outs[n:], back
 
         return VjpRule(function, self.name)
-
-
-def _uses_tracers(program: Program) -> bool:
-    return any(isinstance(x, AnyTracer) for x in program.values)
 
 
 def staged_call(function: Callable[..., Flat], args: Flat, name: str) -> tuple[Program, tuple[Any, ...]]:

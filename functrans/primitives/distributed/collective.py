@@ -33,7 +33,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, past_batch_axis
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
-from functrans.primitives.reductions.folds import reduce_max, reduce_min, reduce_sum
+from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota
 from functrans.primitives.shape.moving import (
     broadcast_to_axis,
@@ -94,8 +94,8 @@ class Collective(Primitive):
         return lowered(self, ctx, operands, axes, params)
 
     def by_jax(self, x: Any, *, axes: Any, groups: Groups, **params: Any) -> Any:
-        """Apply JAX's collective to values of JAX."""
-        raise self.missing("by_jax")
+        """Apply JAX's collective of the same name to values of JAX."""
+        return getattr(jax.lax, self.name)(x, axes, axis_index_groups=groups, **params)
 
     def batch(
         self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any, groups: Groups, **params: Any
@@ -168,9 +168,6 @@ class PSum(Collective):
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
         return self.beside(total(t, x, d), None, joined(major, minor))
 
-    def by_jax(self, x: Any, *, axes: Any, groups: Groups) -> Any:
-        return jax.lax.psum(x, axes, axis_index_groups=groups)
-
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
@@ -179,11 +176,14 @@ class Extreme(Collective):
     """The maximum or minimum over the examples."""
 
     linear_in: tuple[int, ...] = ()
-    fold: Any
+
+    def __init__(self, name: str, fold: Reduction):
+        self.fold = fold
+        super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
-        if dtype_class(x.dtype) not in type(self).fold.takes:
-            raise self.wrong_dtype((x,), x, type(self).fold.takes)
+        if dtype_class(x.dtype) not in self.fold.takes:
+            raise self.wrong_dtype((x,), x, self.fold.takes)
         return x
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
@@ -194,25 +194,8 @@ class Extreme(Collective):
         return ew.div(psum(ew.mul(dx, where), **params), psum(where, **params))
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
-        y = x if d is None else type(self).fold(x, axes=(d,))
+        y = x if d is None else self.fold(x, axes=(d,))
         return self.beside(y, None, joined(major, minor))
-
-    def by_jax(self, x: Any, *, axes: Any, groups: Groups) -> Any:
-        return getattr(jax.lax, self.name)(x, axes, axis_index_groups=groups)
-
-
-class PMax(Extreme):
-    """The maximum over the examples."""
-
-    name: str = "pmax"
-    fold: Any = reduce_max
-
-
-class PMin(Extreme):
-    """The minimum over the examples."""
-
-    name: str = "pmin"
-    fold: Any = reduce_min
 
 
 # --- moving between the examples ------------------------------------------------------------------
@@ -237,7 +220,7 @@ class AllGather(Collective):
         return self.beside(y, None, major, dimension=dimension)
 
     def by_jax(self, x: Any, *, axes: Any, groups: Groups, dimension: int) -> Any:
-        return jax.lax.all_gather(x, axes, axis_index_groups=groups, axis=dimension, tiled=True)
+        return super().by_jax(x, axes=axes, groups=groups, axis=dimension, tiled=True)
 
 
 class PSumScatter(Collective):
@@ -260,9 +243,7 @@ class PSumScatter(Collective):
         return self.beside(parts, dimension, minor, dimension=dimension)
 
     def by_jax(self, x: Any, *, axes: Any, groups: Groups, dimension: int) -> Any:
-        return jax.lax.psum_scatter(
-            x, axes, axis_index_groups=groups, scatter_dimension=dimension, tiled=True
-        )
+        return super().by_jax(x, axes=axes, groups=groups, scatter_dimension=dimension, tiled=True)
 
 
 class AllToAll(Collective):
@@ -395,8 +376,8 @@ def index_of(names: Names) -> Any:
 
 
 psum: PSum = PSum()
-pmax: PMax = PMax()
-pmin: PMin = PMin()
+pmax: Extreme = Extreme("pmax", reduce_max)
+pmin: Extreme = Extreme("pmin", reduce_min)
 all_gather: AllGather = AllGather()
 psum_scatter: PSumScatter = PSumScatter()
 all_to_all: AllToAll = AllToAll()

@@ -8,6 +8,7 @@ approx_top_k         x                 -> values, positions       the k largest,
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, mul, sub
 from functrans.primitives.indexing.sorting import take_along
+from functrans.primitives.random.bits import over_batch
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, typeof
 
@@ -99,9 +101,7 @@ def _generate(ndim: int, how: dict[str, Any]) -> Any:
     def one(key: Any) -> Any:
         return jax.lax.rng_bit_generator(key, how["shape"], how["dtype"], algorithm)
 
-    for _ in range(ndim - 1):
-        one = jax.vmap(one)
-    return one
+    return over_batch(one, ndim - 1)
 
 
 class RngUniform(Primitive):
@@ -147,17 +147,7 @@ class ApproxTopK(Primitive):
     multiple_results: bool = True
     axis_params: tuple[str, ...] = ("reduction_dimension",)
 
-    def abstract_eval(
-        self,
-        x: ArrayType,
-        *,
-        k: int,
-        reduction_dimension: int,
-        recall_target: float,
-        is_max_k: bool,
-        reduction_input_size_override: int,
-        aggregate_to_topk: bool,
-    ) -> Sequence[ArrayType]:
+    def abstract_eval(self, x: ArrayType, *, k: int, reduction_dimension: int, **how: Any) -> Any:
         axis = reduction_dimension
         if dtype_class(x.dtype) != "float":
             raise self.wrong_dtype((x,), x, ("float",))
@@ -165,10 +155,8 @@ class ApproxTopK(Primitive):
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         if not 0 < k <= x.shape[axis]:
             raise self.mismatch((x,), f"k = {k} must lie in 1..{x.shape[axis]}, the axis's size")
-        made = jax.eval_shape(
-            _search(k, axis, recall_target, is_max_k, reduction_input_size_override, aggregate_to_topk),
-            jax.ShapeDtypeStruct(x.shape, x.dtype),
-        )
+        search = _search(k=k, reduction_dimension=axis, **how)
+        made = jax.eval_shape(search, jax.ShapeDtypeStruct(x.shape, x.dtype))
         shape = made[0].shape
         return x.update(shape=shape), x.update(shape=shape, dtype=INT32)
 
@@ -182,22 +170,8 @@ class ApproxTopK(Primitive):
         order = np.take(order, np.arange(types[0].shape[axis]), axis)
         return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
-    def lower(
-        self,
-        ctx: Any,
-        x: Any,
-        *,
-        k: int,
-        reduction_dimension: int,
-        recall_target: float,
-        is_max_k: bool,
-        reduction_input_size_override: int,
-        aggregate_to_topk: bool,
-    ) -> Any:
-        search = _search(
-            k, reduction_dimension, recall_target, is_max_k, reduction_input_size_override, aggregate_to_topk
-        )
-        return ctx.via_jax(search, x)
+    def lower(self, ctx: Any, x: Any, **how: Any) -> Any:
+        return ctx.via_jax(_search(**how), x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, reduction_dimension: int, **how: Any) -> Any:
         return take_along(tangents[0], out[1], reduction_dimension), None
@@ -206,9 +180,9 @@ class ApproxTopK(Primitive):
         return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))
 
 
-def _search(k: int, axis: int, recall: float, is_max_k: bool, override: int, whole: bool) -> Any:
+def _search(*, is_max_k: bool, **how: Any) -> Any:
     search = jax.lax.approx_max_k if is_max_k else jax.lax.approx_min_k
-    return lambda x: search(x, k, axis, recall, override, whole)
+    return functools.partial(search, **how)
 
 
 rng_bit_generator = RngBitGenerator()

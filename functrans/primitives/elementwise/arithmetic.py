@@ -89,13 +89,6 @@ class Extremum(Binary):
         return select_n(mine, full_like(out, 0), whole)
 
 
-class NextAfter(Binary):
-    """The next number after x towards y. It has no derivative."""
-
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        raise self.missing("jvp")
-
-
 class Rem(Binary):
     """The remainder of x / y rounded towards zero, with the sign of x; x if y is integer zero."""
 
@@ -223,4 +216,4 @@ min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)
 rem: Rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
 pow_: Pow = Pow("pow", FLOATS, op=hlo.power, numpy=np.power, flops=10)
 integer_pow: IntegerPow = IntegerPow()
-nextafter: NextAfter = NextAfter("nextafter", ("float",), op=chlo.next_after)
+nextafter: Binary = Binary("nextafter", ("float",), None, op=chlo.next_after)

@@ -170,13 +170,13 @@ class Unary(Elementwise):
 
 class Binary(Elementwise):
     """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, functions of (x, y,
-    out), or None if zero; without partials the derivative is zero."""
+    out), or None if zero, as both are by default; None in place of both: there is no derivative."""
 
     def __init__(
         self,
         name: str,
         takes: tuple[str, ...],
-        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None),
+        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] | None = (None, None),
         *,
         numpy: Callable[..., Any] | None = None,
         op: Callable[..., Any] | None = None,
@@ -220,6 +220,8 @@ class Binary(Elementwise):
         return ctx.op(self.op_name, [x, y]) if self.op_name else self.op(x, y)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        if self.partials is None:
+            raise self.missing("jvp")
         total = None
         for dx, partial in zip(tangents, self.partials, strict=True):
             if dx is not None and partial is not None:

@@ -81,13 +81,6 @@ class Polygamma(Binary):
         return None if dx is None else mul(dx, self(add(m, 1.0), x))
 
 
-class Zeta(Binary):
-    """The sum over k of (k + q) ** -x. It has no derivative."""
-
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        raise self.missing("jvp")
-
-
 erf: Unary = Unary(
     "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=_wide("erf"), op=chlo.erf, flops=10
 )
@@ -114,7 +107,7 @@ digamma: Unary = Unary(
     flops=30,
 )
 polygamma: Polygamma = Polygamma("polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50)
-zeta: Zeta = Zeta("zeta", FLOAT, numpy=_wide("zeta"), op=chlo.zeta, flops=50)
+zeta: Binary = Binary("zeta", FLOAT, None, numpy=_wide("zeta"), op=chlo.zeta, flops=50)
 
 
 # --- incomplete gamma and beta functions, Bessel functions ----------------------------------------

@@ -47,8 +47,12 @@ from functrans.trace import typeof
 
 def _reciprocal_gaps(w: Any, like: Any) -> Any:
     """Return 1 / (w_j - w_i) off the diagonal, 0 on it."""
-    gaps = sub(per_column(w, like), per_row(w, like))
-    eye = identity_like(like)
+    return _reciprocal(sub(per_column(w, like), per_row(w, like)))
+
+
+def _reciprocal(gaps: Any) -> Any:
+    """Return 1 / gaps off the diagonal, and 0 on it, where the gaps are 0."""
+    eye = identity_like(gaps)
     return sub(div(full_like(gaps, 1), add(gaps, eye)), eye)
 
 
@@ -252,9 +256,7 @@ class SVD(MatrixOperation):
 def _reciprocal_squared_gaps(s: Any, like: Any) -> Any:
     """Return 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it."""
     columns, rows = per_column(s, like), per_row(s, like)
-    eye = identity_like(like)
-    gaps = mul(add(columns, rows), sub(columns, rows))
-    return sub(div(full_like(gaps, 1), add(gaps, eye)), eye)
+    return _reciprocal(mul(add(columns, rows), sub(columns, rows)))
 
 
 def _inverse_diagonal(s: Any, like: Any) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 
 from functrans.caching import cached
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import hlo
 from functrans.primitives.base import Cost, Primitive, bytes_of
 
@@ -62,6 +62,11 @@ def impl_of(dtype: Any) -> str:
 @cached("generators of keys", 64)
 def _impl_of(_: str, dtype: Any) -> str:
     return str(jax.random.key_impl(jax.numpy.zeros((), dtype)))
+
+
+def is_ours(impl: str = DEFAULT, partitionable: bool = True) -> bool:
+    """Return whether the bits are those of the generator that is implemented here."""
+    return impl == DEFAULT and partitionable
 
 
 class Random(Primitive):
@@ -135,15 +140,15 @@ class RandomSeed(Random):
 
     def reference(self, seed: Any, *, impl: str = DEFAULT) -> Any:
         if impl != DEFAULT:
-            return np.asarray(_seeds_by_jax(impl)(seed))
+            return np.asarray(_seeds_by_jax(impl, seed.ndim)(seed))
         wide = seed.astype(np.uint64)
         high = wide >> np.uint64(32) if seed.dtype.itemsize == 8 else np.zeros_like(wide)
         return np.stack([high, wide & np.uint64(0xFFFFFFFF)], -1).astype(np.uint32)
 
     def lower(self, ctx: Any, seed: Any, *, impl: str = DEFAULT) -> Any:
-        if impl != DEFAULT:
-            return ctx.via_jax(_seeds_by_jax(impl), seed)[0]
         t = ctx.in_types[0]
+        if impl != DEFAULT:
+            return ctx.via_jax(_seeds_by_jax(impl, t.ndim), seed)[0]
         words = t.update(dtype=UINT32)
         if t.dtype.itemsize == 8:
             high = hlo.shift_right_logical(seed, ctx.full(32, t))
@@ -171,31 +176,19 @@ class RandomBits(Random):
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
-    def reference(
-        self, data: Any, *, shape: Any, bit_width: int, impl: str = DEFAULT, partitionable: bool = True
-    ) -> Any:
+    def reference(self, data: Any, *, shape: Any, bit_width: int, **how: Any) -> Any:
         dtype = UINT_OF[bit_width]
-        if impl != DEFAULT or not partitionable:
-            return np.asarray(_bits_by_jax(shape, dtype, impl, partitionable, data.ndim)(data))
+        if not is_ours(**how):
+            return np.asarray(self._by_jax(data.ndim, shape, dtype, how)(data))
         x, y = _hash_counts(data, shape)
         if bit_width == 64:
             return (x.astype(dtype) << dtype.type(32)) | y
         return (x ^ y).astype(dtype)
 
-    def lower(
-        self,
-        ctx: Any,
-        data: Any,
-        *,
-        shape: Any,
-        bit_width: int,
-        impl: str = DEFAULT,
-        partitionable: bool = True,
-    ) -> Any:
+    def lower(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, **how: Any) -> Any:
         out = ctx.out_types[0]
-        if impl != DEFAULT or not partitionable:
-            by_jax = _bits_by_jax(shape, out.dtype, impl, partitionable, ctx.in_types[0].ndim)
-            return ctx.via_jax(by_jax, data)[0]
+        if not is_ours(**how):
+            return ctx.via_jax(self._by_jax(ctx.in_types[0].ndim, shape, out.dtype, how), data)[0]
         x, y = _lower_counts(ctx, data, shape)
         if bit_width == 32:
             return hlo.xor(x, y)
@@ -203,6 +196,9 @@ class RandomBits(Random):
             return hlo.convert(ctx.type(out), hlo.xor(x, y))
         x, y = hlo.convert(ctx.type(out), x), hlo.convert(ctx.type(out), y)
         return hlo.or_(hlo.shift_left(x, ctx.full(32, out)), y)
+
+    def _by_jax(self, ndim: int, shape: Any, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
+        return by_jax(lambda key: jax.random.bits(key, shape, dtype), ndim, **how)
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(_HASH_COST * out_types[0].size, bytes_of(*in_types, *out_types))
@@ -218,20 +214,20 @@ class RandomSplit(Random):
     ) -> ArrayType:
         return ArrayType((*self.batch_shape(data, impl), *shape, *key_shape(impl)), UINT32)
 
-    def reference(self, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True) -> Any:
-        if impl != DEFAULT or not partitionable:
-            return np.asarray(_split_by_jax(shape, impl, partitionable, data.ndim)(data))
+    def reference(self, data: Any, *, shape: Any, **how: Any) -> Any:
+        if not is_ours(**how):
+            return np.asarray(self._by_jax(data.ndim, shape, how)(data))
         return np.stack(_hash_counts(data, shape), -1)
 
-    def lower(
-        self, ctx: Any, data: Any, *, shape: Any, impl: str = DEFAULT, partitionable: bool = True
-    ) -> Any:
-        if impl != DEFAULT or not partitionable or _in_a_slow_chain(ctx):
-            by_jax = _split_by_jax(shape, impl, partitionable, ctx.in_types[0].ndim)
-            return ctx.via_jax(by_jax, data)[0]
+    def lower(self, ctx: Any, data: Any, *, shape: Any, **how: Any) -> Any:
+        if not is_ours(**how) or _in_a_slow_chain(ctx):
+            return ctx.via_jax(self._by_jax(ctx.in_types[0].ndim, shape, how), data)[0]
         words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
         x, y = _lower_counts(ctx, data, shape)
         return _pair(ctx, x, y, words)
+
+    def _by_jax(self, ndim: int, shape: Any, how: dict[str, Any]) -> Callable[..., Any]:
+        return by_jax(lambda key: jax.random.split(key, shape), ndim, **how)
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(_HASH_COST * out_types[0].size // 2, bytes_of(*in_types, *out_types))
@@ -249,14 +245,14 @@ class RandomFoldIn(Random):
 
     def reference(self, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
         if impl != DEFAULT:
-            return np.asarray(_fold_in_by_jax(impl, number.ndim)(data, number))
+            return np.asarray(by_jax(jax.random.fold_in, data.ndim, impl)(data, number))
         zero = np.zeros_like(number)
         return np.stack(_threefry(data[..., 0], data[..., 1], zero, number), -1)
 
     def lower(self, ctx: Any, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
         t = ctx.in_types[1]
         if impl != DEFAULT or _in_a_slow_chain(ctx):
-            return ctx.via_jax(_fold_in_by_jax(impl, t.ndim), data, number)[0]
+            return ctx.via_jax(by_jax(jax.random.fold_in, ctx.in_types[0].ndim, impl), data, number)[0]
         keys = [_word(ctx, data, i) for i in (0, 1)]
         x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
         return _pair(ctx, x, y, t)
@@ -395,45 +391,28 @@ def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
 # --- other generators, through jax.random ---------------------------------------------------------
 
 
-def _over_batch(one: Callable[..., Any], batch_ndim: int) -> Callable[..., Any]:
+def over_batch(one: Callable[..., Any], batch_ndim: int) -> Callable[..., Any]:
+    """Return a JAX function of one example as one of arrays with these many leading batch axes."""
     for _ in range(batch_ndim):
         one = jax.vmap(one)
     return one
 
 
-def _bits_by_jax(
-    shape: tuple[int, ...], dtype: Any, impl: str, partitionable: bool, ndim: int
+def by_jax(
+    function: Callable[..., Any], ndim: int, impl: str = DEFAULT, partitionable: bool = True
 ) -> Callable[..., Any]:
-    def one(data: Any) -> Any:
+    """Return a function of jax.random, of one key, as one of key data of `ndim` axes."""
+
+    def one(data: Any, *rest: Any) -> Any:
         with jax.threefry_partitionable(partitionable):
-            return jax.random.bits(jax.random.wrap_key_data(data, impl=impl), shape, dtype)
+            made = function(jax.random.wrap_key_data(data, impl=impl), *rest)
+        return jax.random.key_data(made) if is_key_dtype(made.dtype) else made
 
-    return _over_batch(one, ndim - len(key_shape(impl)))
-
-
-def _split_by_jax(shape: tuple[int, ...], impl: str, partitionable: bool, ndim: int) -> Callable[..., Any]:
-    def one(data: Any) -> Any:
-        with jax.threefry_partitionable(partitionable):
-            keys = jax.random.split(jax.random.wrap_key_data(data, impl=impl), shape)
-            return jax.random.key_data(keys)
-
-    return _over_batch(one, ndim - len(key_shape(impl)))
+    return over_batch(one, ndim - len(key_shape(impl)))
 
 
-def _fold_in_by_jax(impl: str, ndim: int) -> Callable[..., Any]:
-    def one(data: Any, number: Any) -> Any:
-        key = jax.random.wrap_key_data(data, impl=impl)
-        return jax.random.key_data(jax.random.fold_in(key, number))
-
-    return _over_batch(one, ndim)
-
-
-def _seeds_by_jax(impl: str) -> Callable[..., Any]:
-    def seeds(x: Any) -> Any:
-        one = lambda s: jax.random.key_data(jax.random.key(s, impl=impl))  # noqa: E731
-        return _over_batch(one, np.ndim(x))(x)
-
-    return seeds
+def _seeds_by_jax(impl: str, ndim: int) -> Callable[..., Any]:
+    return over_batch(lambda s: jax.random.key_data(jax.random.key(s, impl=impl)), ndim)
 
 
 random_wrap: RandomWrap = RandomWrap()

@@ -27,7 +27,7 @@ from functrans.primitives.elementwise.families import div, eq, full_like, mul
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp
-from functrans.primitives.random.bits import DEFAULT, Random, key_shape, random_bits, random_split
+from functrans.primitives.random.bits import DEFAULT, Random, by_jax, is_ours, random_bits, random_split
 from functrans.trace import typeof
 
 
@@ -53,20 +53,16 @@ class RandomGamma(Random):
             raise self.mismatch((data, a), f"the parameters must be floats, got {a.dtype}")
         return a
 
-    def reference(
-        self, data: Any, a: Any, *, log_space: bool, impl: str = DEFAULT, partitionable: bool = True
-    ) -> Any:
-        if impl == DEFAULT and partitionable and a.dtype.itemsize >= 4:
+    def reference(self, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
+        if is_ours(**how) and a.dtype.itemsize >= 4:
             return _sample(data, a, log_space)
-        by_jax = _by_jax(log_space, impl, partitionable, data.ndim, a.dtype)
+        sample = _by_jax(log_space, data.ndim, a.dtype, how)
         with jax.enable_x64(flags.jax_enable_x64 or a.dtype == np.float64):
-            return np.asarray(by_jax(data, a))
+            return np.asarray(sample(data, a))
 
-    def lower(
-        self, ctx: Any, data: Any, a: Any, *, log_space: bool, impl: str = DEFAULT, partitionable: bool = True
-    ) -> Any:
+    def lower(self, ctx: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         keys, t = ctx.in_types
-        return ctx.via_jax(_by_jax(log_space, impl, partitionable, keys.ndim, t.dtype), data, a)[0]
+        return ctx.via_jax(_by_jax(log_space, keys.ndim, t.dtype, how), data, a)[0]
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, log_space: bool, **how: Any) -> Any:
         """dx = random_gamma_grad(a, x) da; d log x = dx / x, with x kept away from 0."""
@@ -82,16 +78,9 @@ class RandomGamma(Random):
         return Cost(1000 * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
-def _by_jax(log_space: bool, impl: str, partitionable: bool, ndim: int, dtype: Any) -> Callable[..., Any]:
+def _by_jax(log_space: bool, ndim: int, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
     sample = jax.random.loggamma if log_space else jax.random.gamma
-
-    def one(data: Any, a: Any) -> Any:
-        with jax.threefry_partitionable(partitionable):
-            return sample(jax.random.wrap_key_data(data, impl=impl), a, None, dtype)
-
-    for _ in range(ndim - len(key_shape(impl))):
-        one = jax.vmap(one)
-    return one
+    return by_jax(lambda key, a: sample(key, a, None, dtype), ndim, **how)
 
 
 # --- the reference in NumPy -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
 from functrans.primitives.elementwise import families as ew
-from functrans.primitives.elementwise.arithmetic import Extremum, is_finite, max_, min_
+from functrans.primitives.elementwise.arithmetic import is_finite, max_, min_
 from functrans.primitives.elementwise.complex_numbers import real
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log
@@ -37,15 +37,11 @@ Pair = tuple[Any, Any]
 
 class Cumulative(Primitive):
     """Element i of the result reduces elements 0..i of x along `axis`, or i, i+1, ... with
-    `reverse`.
-
-    `combine((x, dx), (y, dy))` reduces two values and returns the tangent too.
-    """
+    `reverse`."""
 
     in_kernel = True
     axis_params: tuple[str, ...] = ("axis",)
     takes: tuple[str, ...] = ew.NUMBERS
-    fold: Reduction
 
     def abstract_eval(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
         if dtype_class(x.dtype) not in self.takes:
@@ -53,6 +49,28 @@ class Cumulative(Primitive):
         if not 0 <= axis < x.ndim:
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         return x
+
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
+        pair = primals[0], tangents[0]
+        if reverse:
+            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
+        _, tangent = associative_scan(self.combine, pair, axis)
+        return rev(tangent, dimensions=(axis,)) if reverse else tangent
+
+    def combine(self, x: Pair, y: Pair) -> Pair:
+        """Reduce two values, and return the tangent too."""
+        raise self.missing("combine")
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+class CumFold(Cumulative):
+    """By a reduction along an axis, and that of two values."""
+
+    def __init__(self, name: str, fold: Reduction, of_two: ew.Binary):
+        self.fold, self.of_two = fold, of_two
+        super().__init__(name)
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
         wide = x.astype(wide_dtype(x.dtype))
@@ -76,63 +94,22 @@ class Cumulative(Primitive):
         }
         return emit_fold(ctx, self.fold, x, w)
 
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
-        pair = primals[0], tangents[0]
-        if reverse:
-            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
-        _, tangent = associative_scan(self.combine, pair, axis)
-        return rev(tangent, dimensions=(axis,)) if reverse else tangent
-
     def combine(self, x: Pair, y: Pair) -> Pair:
-        raise self.missing("combine")
+        (a, da), (b, db) = x, y
+        out = self.of_two(a, b)
+        return out, self.of_two.jvp((a, b), (da, db), out)
 
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
-
-class CumSum(Cumulative):
+class CumSum(CumFold):
     """Cumulative sums."""
 
-    name: str = "cumsum"
     linear_in: tuple[int, ...] = (0,)
-    fold: Reduction = reduce_sum
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         return self(tangents[0], axis=axis, reverse=reverse)
 
     def transpose(self, ct: Any, x: Any, *, axis: int, reverse: bool) -> Any:
         return (self(ct, axis=axis, reverse=not reverse),)
-
-
-class CumProd(Cumulative):
-    """Cumulative products."""
-
-    name = "cumprod"
-    fold: Reduction = reduce_prod
-
-    def combine(self, x: Pair, y: Pair) -> Pair:
-        (a, da), (b, db) = x, y
-        return ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
-
-
-class CumExtremum(Cumulative):
-    """Cumulative maxima or minima; NaN propagates. `choose` is the binary operation."""
-
-    def __init__(self, name: str, fold: Reduction, choose: Extremum):
-        self.fold, self.choose = fold, choose
-        super().__init__(name)
-
-    def combine(self, x: Pair, y: Pair) -> Pair:
-        """Ties share the tangent equally."""
-        (a, da), (b, db) = x, y
-        out = self.choose(a, b)
-        t = typeof(out).strong()
-        one, none = literal(1, t), literal(0, t)
-        is_a, is_b = ew.eq(a, out), ew.eq(b, out)
-        half = literal(0.5, t)
-        of_a = select_n(is_a, none, select_n(is_b, one, half))
-        of_b = select_n(is_b, none, select_n(is_a, one, half))
-        return out, sum_of(ew.mul(da, of_a), ew.mul(db, of_b))
 
 
 class CumLogSumExp(Cumulative):
@@ -225,8 +202,8 @@ def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
     return ew.add(evens, odds)
 
 
-cumsum: CumSum = CumSum()
-cumprod: CumProd = CumProd()
-cummax: CumExtremum = CumExtremum("cummax", reduce_max, max_)
-cummin: CumExtremum = CumExtremum("cummin", reduce_min, min_)
+cumsum: CumSum = CumSum("cumsum", reduce_sum, ew.add)
+cumprod: CumFold = CumFold("cumprod", reduce_prod, ew.mul)
+cummax: CumFold = CumFold("cummax", reduce_max, max_)
+cummin: CumFold = CumFold("cummin", reduce_min, min_)
 cumlogsumexp: CumLogSumExp = CumLogSumExp()
