@@ -15,7 +15,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import integers
 from functrans.lax.contraction import contraction_options
 from functrans.primitives.contractions.convolution import conv_general_dilated as _convolution
-from functrans.primitives.contractions.convolution import dilated
+from functrans.primitives.reductions.windows import dilated
 from functrans.primitives.shape.moving import reshape
 from functrans.trace import bind, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -20,6 +20,7 @@ from functrans.primitives.contractions.dot_general import (
     with_batch_axis,
 )
 from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.reductions.windows import dilated
 from functrans.primitives.shape.moving import rev
 from functrans.trace import typeof
 
@@ -90,27 +91,13 @@ class Convolution(Primitive):
         return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)
 
     def reference(
-        self,
-        x: Any,
-        y: Any,
-        *,
-        lhs: Any,
-        rhs: Any,
-        out: Any,
-        spatial: Any,
-        strides: Any,
-        padding: Any,
-        lhs_dilation: Any,
-        rhs_dilation: Any,
-        precision: Any = None,
-        preferred: Any = None,
+        self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, preferred: Any = None, **how: Any
     ) -> Any:
         dtype = np.dtype(preferred or x.dtype)
         wide = accumulation_dtype(x.dtype, dtype)
         x, y = x.astype(wide), y.astype(wide)
         names, kernel = list(lhs), list(rhs)
-        windows = zip(spatial, strides, padding, lhs_dilation, rhs_dilation, strict=True)
-        for name, stride, pads, spread, dilation in windows:
+        for name, stride, pads, spread, dilation in _windows(how):
             axis, k = names.index(name), y.shape[rhs.index(name)]
             x = _padded(x, axis, spread, *pads)
             width = dilated(k, dilation)
@@ -150,62 +137,25 @@ class Convolution(Primitive):
         three = plan.emit(b, hlo.add(c, d), real, precision)
         return hlo.complex(hlo.subtract(one, three), hlo.add(one, two))
 
-    def transpose(
-        self,
-        ct: Any,
-        x: Any,
-        y: Any,
-        *,
-        lhs: Axes,
-        rhs: Axes,
-        out: Axes,
-        spatial: Axes,
-        strides: Axes,
-        padding: Pairs,
-        lhs_dilation: Axes,
-        rhs_dilation: Axes,
-        **how: Any,
-    ) -> Any:
+    def transpose(self, ct: Any, x: Any, y: Any, *, lhs: Axes, rhs: Axes, out: Axes, **how: Any) -> Any:
         t = typeof(ct)
         if t.size == 0:
             return None, None
         n, k, o = [_sizes(axes, type_of(v).shape) for axes, v in ((lhs, x), (rhs, y), (out, ct))]
-        full_n = [dilated(n[a], d) for a, d in zip(spatial, lhs_dilation, strict=True)]
-        full_k = [dilated(k[a], d) for a, d in zip(spatial, rhs_dilation, strict=True)]
-        full_o = [dilated(o[a], s) for a, s in zip(spatial, strides, strict=True)]
-        low = [p for p, _ in padding]
-        sizes = list(zip(full_n, full_k, full_o, low, strict=True))
+        for_x, for_y = [], []  # the padding
+        for a, stride, (low, _), spread, dilation in _windows(how):
+            full_n, full_k, full_o = dilated(n[a], spread), dilated(k[a], dilation), dilated(o[a], stride)
+            for_x.append((full_k - low - 1, full_n - full_o + low))
+            for_y.append((low, full_o - full_n + full_k - low - 1))
         if isinstance(x, LinearInput):
             # i * lhs_dilation = o * strides with the kernel reversed: it slides over the dilated
             # cotangent, with the former dilation as strides.
-            y = cast(rev(y, dimensions=tuple([rhs.index(a) for a in spatial])), t.dtype)
-            made = self(
-                ct,
-                y,
-                lhs=out,
-                rhs=rhs,
-                out=lhs,
-                spatial=spatial,
-                strides=lhs_dilation,
-                padding=tuple([(fk - p - 1, fn - fo + p) for fn, fk, fo, p in sizes]),
-                lhs_dilation=strides,
-                rhs_dilation=rhs_dilation,
-                **how,
-            )
+            y = cast(rev(y, dimensions=tuple([rhs.index(a) for a in how["spatial"]])), t.dtype)
+            slides = {"strides": how["lhs_dilation"], "lhs_dilation": how["strides"], "padding": tuple(for_x)}
+            made = self(ct, y, lhs=out, rhs=rhs, out=lhs, **{**how, **slides})
             return cast(made, x.dtype), None
-        made = self(
-            cast(x, t.dtype),
-            ct,
-            lhs=lhs,
-            rhs=out,
-            out=rhs,
-            spatial=spatial,
-            strides=rhs_dilation,
-            padding=tuple([(p, fo - fn + fk - p - 1) for fn, fk, fo, p in sizes]),
-            lhs_dilation=lhs_dilation,
-            rhs_dilation=strides,
-            **how,
-        )
+        slides = {"strides": how["rhs_dilation"], "rhs_dilation": how["strides"], "padding": tuple(for_y)}
+        made = self(cast(x, t.dtype), ct, lhs=lhs, rhs=out, out=rhs, **{**how, **slides})
         return None, cast(made, y.dtype)
 
     def batch(self, t: Any, args: Any, dims: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
@@ -221,8 +171,7 @@ class Convolution(Primitive):
         spatial = how["spatial"]
         channels = prod([size for a, size in k.items() if a not in out and a not in spatial])
         channels *= prod([size for a, size in o.items() if a not in spatial])
-        windows = zip(how["strides"], how["padding"], how["lhs_dilation"], how["rhs_dilation"], strict=True)
-        met = [_meetings(n[a], k[a], o[a], *w) for a, w in zip(spatial, windows, strict=True)]
+        met = [_meetings(n[a], k[a], o[a], *window) for a, *window in _windows(how)]
         return Cost(2 * channels * prod(met), bytes_of(*types))
 
 
@@ -250,9 +199,10 @@ def _meetings(
     return total
 
 
-def dilated(n: int, by: int) -> int:
-    """Return the length of an axis with `by - 1` holes between its elements."""
-    return 0 if n == 0 else (n - 1) * by + 1
+def _windows(how: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Return (spatial name, stride, padding, dilation of the input, dilation of the kernel) for each."""
+    names = ("spatial", "strides", "padding", "lhs_dilation", "rhs_dilation")
+    return zip(*[how[name] for name in names], strict=True)
 
 
 def _sizes(names: Axes, shape: tuple[int, ...]) -> dict[int, int]:

@@ -93,24 +93,13 @@ class DotGeneral(Primitive):
         made = _contracted(x.astype(wide, copy=False), y.astype(wide, copy=False), lhs, rhs, out)
         return made.astype(dtype, copy=False)
 
-    def numpy_source(
-        self,
-        w: Any,
-        x: Any,
-        y: Any,
-        *,
-        lhs: Any,
-        rhs: Any,
-        out: Any,
-        precision: Any = None,
-        preferred: Any = None,
-    ) -> Any:
+    def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         dtype = w.out_types[0].dtype
         wide = accumulation_dtype(x.dtype, dtype)
-        axes, rest = self.short_params({"lhs": lhs, "rhs": rhs, "out": out})
-        if rest or precision.__class__ is str:
-            how = {"precision": precision, "preferred": preferred}
-            return w.reference(self, (x, y), {"lhs": lhs, "rhs": rhs, "out": out, **how})
+        names = {"lhs": lhs, "rhs": rhs, "out": out}
+        axes, rest = self.short_params(names)
+        if rest or how.get("precision").__class__ is str:
+            return w.reference(self, (x, y), {**names, **how})
         given = [v.full if v.dtype == wide else f"{v.full}.astype({w.dtype(wide)})" for v in (x, y)]
         sums = "" if set(lhs) | set(rhs) == set(out) else ", optimize=True"  # by BLAS
         text = _as_matmul(given[0], given[1], axes)
@@ -282,23 +271,23 @@ def _product(x: Any, y: Any) -> Any:
     return np.concatenate([x[..., i : i + few, :] @ y for i in range(0, height, few)], axis=-2)
 
 
-_MATMUL = {
+_MATMUL = (
     "{x} @ {y}",
+    "{y} @ {x}",
     "{x}.T @ {y}",
     "{x} @ {y}.T",
-    "{x}.T @ {y}.T",
-    "{y} @ {x}",
     "{y} @ {x}.T",
     "{y}.T @ {x}",
+    "{x}.T @ {y}.T",
     "{y}.T @ {x}.T",
-}
+)
 
 
 def _as_matmul(x: str, y: str, axes: str) -> str | None:
     """Return a product of matrices and vectors as Python code; None for any other."""
     lhs, _, rest = axes.partition(",")
     rhs, _, out = rest.partition("->")
-    for text in sorted(_MATMUL, key=len):
+    for text in _MATMUL:
         first, second = (lhs, rhs) if text.startswith("{x}") else (rhs, lhs)
         left, right = text.split(" @ ")
         first = first[::-1] if left.endswith(".T") else first

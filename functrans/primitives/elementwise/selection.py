@@ -160,7 +160,7 @@ class Clamp(Elementwise):
         return hlo.clamp(low, x, high)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        low, x, high = self._full(primals)
+        low, x, high = [_repeated(v, typeof(primals[1]).shape) for v in primals]
         dlow, dx, dhigh = tangents
         total = None
         if dlow is not None:
@@ -170,10 +170,6 @@ class Clamp(Elementwise):
         if dhigh is not None:
             total = sum_of(total, self._where(lt(high, x), dhigh, x))
         return total
-
-    def _full(self, args: Sequence[Any]) -> list[Any]:
-        """Broadcast the operands to the shape of x."""
-        return [_repeated(v, typeof(args[1]).shape) for v in args]
 
     def _where(self, mask: Any, dv: Any, x: Any) -> Any:
         return select_n(mask, full_like(x, 0), _repeated(dv, typeof(x).shape))

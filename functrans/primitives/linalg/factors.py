@@ -284,10 +284,5 @@ ormqr: Ormqr = Ormqr()
 def solve(a: Any, b: Any) -> Any:
     """Solve a x = b for square matrices by LU."""
     factors, _, order = lu(a)
-    return lu_solve(factors, order, b)
-
-
-def lu_solve(factors: Any, order: Any, b: Any) -> Any:
-    """Solve p l u x = b."""
     y = solve_triangular(factors, permuted(b, order, -2), unit_diagonal=True)
     return solve_triangular(factors, y, lower=False)
