@@ -11,7 +11,7 @@ Layout of a Program
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jax import tree_util
@@ -32,12 +32,6 @@ class Operations(dict[str, Any]):
             return self[name]
         raise KeyError(name)
 
-    def get(self, name: str, default: Any = None) -> Any:
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
     def __iter__(self) -> Iterator[str]:
         runtime.load("operations")
         return super().__iter__()
@@ -46,17 +40,11 @@ class Operations(dict[str, Any]):
         runtime.load("operations")
         return super().__len__()
 
-    def keys(self) -> Any:
-        runtime.load("operations")
-        return super().keys()
-
-    def values(self) -> Any:
-        runtime.load("operations")
-        return super().values()
-
-    def items(self) -> Any:
-        runtime.load("operations")
-        return super().items()
+    # by way of the methods above, unlike those of dict
+    get: Any = Mapping.get
+    keys: Any = Mapping.keys
+    values: Any = Mapping.values
+    items: Any = Mapping.items
 
 
 PRIMITIVES = Operations()

@@ -16,7 +16,7 @@ import numpy as np
 from functrans.caching import cached
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo
+from functrans.mlir import chlo, hlo
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
 from functrans.trace import bind, literal, typeof
 
@@ -86,6 +86,11 @@ class Elementwise(Primitive):
         return Cost(self.flops * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
+def operation_named(name: str) -> Callable[..., Any]:
+    """Return the function that builds the operation of a name, of StableHLO or else of CHLO."""
+    return getattr(hlo, name, None) or getattr(chlo, name)
+
+
 def operation_name(op: Callable[..., Any]) -> str | None:
     """Return the name of the operation that a function of a dialect's module builds; None for
     others."""
@@ -100,7 +105,7 @@ class Unary(Elementwise):
 
     deriv   : (x, y) -> dy/dx, given y = f(x)
     tangent : (dx, x, y) -> dy, linear in dx, if that is shorter than dx * deriv
-    numpy, op : the NumPy function and the StableHLO operation, found by name if possible
+    numpy, op : the NumPy function and the StableHLO or CHLO operation, found by name if possible
     via     : a JAX function by which complex operands are lowered
     result  : dtype -> dtype of the result, if it differs
     """
@@ -123,7 +128,7 @@ class Unary(Elementwise):
         self.deriv = deriv
         self.tangent = tangent
         self.numpy: Any = numpy or getattr(np, name)
-        self.op: Any = op or getattr(hlo, name)
+        self.op: Any = op or operation_named(name)
         self.op_name: str | None = operation_name(self.op)
         self.via = via
         self.linear_in: tuple[int, ...] = (0,) if linear else ()
@@ -185,7 +190,7 @@ class Binary(Elementwise):
         self.takes = takes
         self.partials = partials
         self.numpy: Any = numpy or getattr(np, name)
-        self.op: Any = op or getattr(hlo, name)
+        self.op: Any = op or operation_named(name)
         self.op_name: str | None = operation_name(self.op)
         self.flops = flops
         super().__init__(name)

@@ -12,7 +12,6 @@ import ml_dtypes
 import numpy as np
 
 from functrans.ir.types import ArrayType
-from functrans.mlir import chlo
 from functrans.primitives.base import sum_of
 from functrans.primitives.elementwise.arithmetic import sign
 from functrans.primitives.elementwise.complex_numbers import abs_
@@ -81,33 +80,17 @@ class Polygamma(Binary):
         return None if dx is None else mul(dx, self(add(m, 1.0), x))
 
 
-erf: Unary = Unary(
-    "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=_wide("erf"), op=chlo.erf, flops=10
-)
-erfc: Unary = Unary(
-    "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=_wide("erfc"), op=chlo.erfc, flops=10
-)
+erf: Unary = Unary("erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=_wide("erf"), flops=10)
+erfc: Unary = Unary("erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=_wide("erfc"), flops=10)
 erf_inv: Unary = Unary(
-    "erf_inv",
-    FLOAT,
-    lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
-    numpy=_wide("erfinv"),
-    op=chlo.erf_inv,
-    flops=20,
+    "erf_inv", FLOAT, lambda x, y: mul(exp(square(y)), sqrt(pi) / 2), numpy=_wide("erfinv"), flops=20
 )
-lgamma: Unary = Unary(
-    "lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lgamma), op=chlo.lgamma, flops=30
-)
+lgamma: Unary = Unary("lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lgamma), flops=30)
 digamma: Unary = Unary(
-    "digamma",
-    FLOAT,
-    lambda x, y: polygamma(full_like(x, 1), x),
-    numpy=_wide(_digamma),
-    op=chlo.digamma,
-    flops=30,
+    "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=_wide(_digamma), flops=30
 )
-polygamma: Polygamma = Polygamma("polygamma", FLOAT, numpy=_wide("polygamma"), op=chlo.polygamma, flops=50)
-zeta: Binary = Binary("zeta", FLOAT, None, numpy=_wide("zeta"), op=chlo.zeta, flops=50)
+polygamma: Polygamma = Polygamma("polygamma", FLOAT, numpy=_wide("polygamma"), flops=50)
+zeta: Binary = Binary("zeta", FLOAT, None, numpy=_wide("zeta"), flops=50)
 
 
 # --- incomplete gamma and beta functions, Bessel functions ----------------------------------------
@@ -124,24 +107,22 @@ class Special(Elementwise):
     """A function of several real arrays of one type.
 
     partials : per operand its derivative, a function of (operands, out); None: it has none
-    same     : the JAX function by which it is lowered
     numpy    : the reference, a function of float64 arrays
+    same     : the JAX function by which it is lowered, found by name if possible
     """
 
     takes: tuple[str, ...] = FLOAT
     flops: int = 100
-    partials: Sequence[Callable[..., Any] | None]
-    same: Callable[..., Any]
-    numpy: Callable[..., Any]
 
     def __init__(
         self,
         name: str,
         partials: Sequence[Callable[..., Any] | None],
-        same: Callable[..., Any],
         numpy: Callable[..., Any],
+        same: Callable[..., Any] | None = None,
     ):
-        self.partials, self.same, self.numpy = partials, same, numpy
+        self.partials, self.numpy = partials, numpy
+        self.same: Any = same or getattr(jax.lax, name)
         super().__init__(name)
 
     def abstract_eval(self, *types: ArrayType) -> ArrayType:
@@ -291,37 +272,25 @@ def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # --- the operations -------------------------------------------------------------------------------
 
 igamma_grad_a: Special = Special(
-    "igamma_grad_a",
-    (None, lambda a, x, out: mul(_density(a, x), _score(a, x))),
-    jax.lax.igamma_grad_a,
-    _igamma_grad_a,
+    "igamma_grad_a", (None, lambda a, x, out: mul(_density(a, x), _score(a, x))), _igamma_grad_a
 )
 igamma: Special = Special(
-    "igamma",
-    (lambda a, x, out: igamma_grad_a(a, x), lambda a, x, out: _density(a, x)),
-    jax.lax.igamma,
-    _igamma,
+    "igamma", (lambda a, x, out: igamma_grad_a(a, x), lambda a, x, out: _density(a, x)), _igamma
 )
 igammac: Special = Special(
-    "igammac",
-    (lambda a, x, out: neg(igamma_grad_a(a, x)), lambda a, x, out: neg(_density(a, x))),
-    jax.lax.igammac,
-    _igammac,
+    "igammac", (lambda a, x, out: neg(igamma_grad_a(a, x)), lambda a, x, out: neg(_density(a, x))), _igammac
 )
 random_gamma_grad_a: Special = Special(
     "random_gamma_grad_a",
     (None, None),
-    lambda a, x: jax.jvp(lambda a: jax.lax.random_gamma_grad(a, x), (a,), (jax.lax.full_like(a, 1),))[1],
     _random_gamma_grad_a,
+    lambda a, x: jax.jvp(lambda a: jax.lax.random_gamma_grad(a, x), (a,), (jax.lax.full_like(a, 1),))[1],
 )
 random_gamma_grad: Special = Special(
-    "random_gamma_grad",
-    (lambda a, x, out: random_gamma_grad_a(a, x), _random_gamma_by_x),
-    jax.lax.random_gamma_grad,
-    _random_gamma_grad,
+    "random_gamma_grad", (lambda a, x, out: random_gamma_grad_a(a, x), _random_gamma_by_x), _random_gamma_grad
 )
 regularized_incomplete_beta: Special = Special(
-    "regularized_incomplete_beta", (None, None, _beta_density), jax.lax.betainc, _scipy_function("betainc")
+    "regularized_incomplete_beta", (None, None, _beta_density), _scipy_function("betainc"), jax.lax.betainc
 )
 
 
@@ -332,7 +301,7 @@ class ByJax(Unary):
         return ctx.via_jax(self.op, x)[0]
 
 
-bessel_i1e: Unary = Unary("bessel_i1e", FLOAT, _i1e_slope, numpy=_wide("i1e"), op=chlo.bessel_i1e, flops=30)
+bessel_i1e: Unary = Unary("bessel_i1e", FLOAT, _i1e_slope, numpy=_wide("i1e"), flops=30)
 bessel_i0e: Unary = ByJax(
     "bessel_i0e",
     FLOAT,

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType
-from functrans.mlir import chlo, hlo
+from functrans.mlir import hlo
 from functrans.primitives.elementwise.families import FLOATS, Binary, Unary, add, div, mul, neg, square, sub
 
 
@@ -68,20 +68,9 @@ cbrt: Accurate = Accurate("cbrt", ("float",), lambda x, y: div(div(1 / 3, y), y)
 sin: Accurate = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
 cos: Unary = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
 tan: Accurate = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
-asin: Unary = Unary(
-    "asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), numpy=np.arcsin, op=chlo.asin, flops=10
-)
-acos: Unary = Unary(
-    "acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), numpy=np.arccos, op=chlo.acos, flops=10
-)
-atan: Unary = Unary(
-    "atan",
-    FLOATS,
-    tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)),
-    numpy=np.arctan,
-    op=chlo.atan,
-    flops=10,
-)
+asin: Unary = Unary("asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), flops=10)
+acos: Unary = Unary("acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), flops=10)
+atan: Unary = Unary("atan", FLOATS, tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)), flops=10)
 atan2: Binary = Binary(
     "atan2",
     FLOATS,
@@ -89,28 +78,18 @@ atan2: Binary = Binary(
         lambda x, y, out: div(y, add(square(x), square(y))),
         lambda x, y, out: div(neg(x), add(square(x), square(y))),
     ),
-    numpy=np.arctan2,
     flops=10,
 )
 
-sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), op=chlo.sinh, flops=10)
-cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), op=chlo.cosh, flops=10)
+sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), flops=10)
+cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), flops=10)
 # (1 + y)(1 - y) dx: 1 - y^2 would cancel for y near 1, and a loop stores only y, not also 1 - y
 tanh: Accurate = Accurate(
     "tanh", FLOATS, tangent=lambda dx, x, y: mul(add(dx, mul(dx, y)), sub(1.0, y)), flops=10
 )
-asinh: Unary = Unary(
-    "asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), numpy=np.arcsinh, op=chlo.asinh, flops=10
-)
-acosh: Unary = Unary(
-    "acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), numpy=np.arccosh, op=chlo.acosh, flops=10
-)
+asinh: Unary = Unary("asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), flops=10)
+acosh: Unary = Unary("acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), flops=10)
 atanh: Unary = Unary(
-    "atanh",
-    FLOATS,
-    tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))),
-    numpy=np.arctanh,
-    op=chlo.atanh,
-    flops=10,
+    "atanh", FLOATS, tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))), flops=10
 )
 logistic: Logistic = Logistic("logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10)
