@@ -86,6 +86,17 @@ class Callback(HigherOrderPrimitive):
         front = tuple([size for size, _ in reversed(maps)])
         return [t.update(shape=(*front, *t.shape)) for t in results]
 
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        def run(*arrays: Any) -> list[np.ndarray]:
+            return call(arrays, self.user_name, params)
+
+        types = [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in ctx.out_types]
+        return ctx.via_jax(lambda *xs: self.by_jax(run, types, *xs, **params), *operands)
+
+    def by_jax(self, run: Callable[..., Any], types: Any, *xs: Any, **params: Any) -> Any:
+        """Apply JAX's callback to values of JAX."""
+        raise self.missing("lower")
+
     def interpret(self, run: Any, values: Values, params: Params) -> Any:
         with on_host() as cpu:
             return call(jax.device_put(list(values), cpu), self.user_name, params)
@@ -155,15 +166,10 @@ class DebugCallback(Callback):
     ) -> Any:
         return super().abstract_eval(*types, callback=callback, maps=maps)
 
-    def lower(
-        self, ctx: Any, *operands: Any, ordered: Any = False, partitioned: Any = False, **params: Any
+    def by_jax(
+        self, run: Any, _: Any, *xs: Any, ordered: Any = False, partitioned: Any = False, **params: Any
     ) -> Any:
-        def run(*arrays: Any) -> None:
-            call(arrays, self.user_name, params)
-
-        return ctx.via_jax(
-            lambda *xs: jax.debug.callback(run, *xs, ordered=ordered, partitioned=partitioned), *operands
-        )
+        return jax.debug.callback(run, *xs, ordered=ordered, partitioned=partitioned)
 
     def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> Any:
         return t.bind_primal(self, primals, params), []
@@ -199,16 +205,8 @@ class PureCallback(Callback):
         """Skip the call if there are no results."""
         return super().run_eagerly(values, params) if params["results"] else []
 
-    def lower(self, ctx: Any, *operands: Any, sharding: Any = None, **params: Any) -> Any:
-        return ctx.via_jax(
-            lambda *xs: jax.pure_callback(
-                lambda *arrays: call(arrays, self.user_name, params),
-                _structs(ctx.out_types),
-                *xs,
-                sharding=sharding,
-            ),
-            *operands,
-        )
+    def by_jax(self, run: Any, types: Any, *xs: Any, sharding: Any = None, **params: Any) -> Any:
+        return jax.pure_callback(run, types, *xs, sharding=sharding)
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         """Batch by `vmap_method`: a loop, or one call on arrays with a batch axis. The batch axis may
@@ -249,19 +247,10 @@ class IoCallback(Callback):
     ) -> Any:
         return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
 
-    def lower(
-        self, ctx: Any, *operands: Any, ordered: bool = False, sharding: Any = None, **params: Any
+    def by_jax(
+        self, run: Any, types: Any, *xs: Any, ordered: bool = False, sharding: Any = None, **params: Any
     ) -> Any:
-        return ctx.via_jax(
-            lambda *xs: io_callback_of_jax(
-                lambda *arrays: call(arrays, self.user_name, params),
-                _structs(ctx.out_types),
-                *xs,
-                sharding=sharding,
-                ordered=ordered,
-            ),
-            *operands,
-        )
+        return io_callback_of_jax(run, types, *xs, sharding=sharding, ordered=ordered)
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         if params.get("ordered"):
@@ -332,10 +321,6 @@ def checked(
         f"result_shape_dtypes promises ({promised}), at\n    {describe(callback.called)}\n"
         "Return arrays of these shapes and dtypes: numpy.asarray(y, dtype)."
     )
-
-
-def _structs(types: Sequence[ArrayType]) -> list[Any]:
-    return [jax.ShapeDtypeStruct(t.shape, t.dtype) for t in types]
 
 
 # --- effects --------------------------------------------------------------------------------------

@@ -94,27 +94,19 @@ class Scan(HigherOrderPrimitive):
         return [*state, *[_stacked([w[k] for w in written], t) for k, t in enumerate(types)]]
 
     def numpy_source(
-        self,
-        w: Any,
-        *xs: Any,
-        program: Program,
-        length: int,
-        consts: int,
-        carry: int,
-        reverse: bool = False,
-        unroll: int = 1,
+        self, w: Any, *xs: Any, program: Program, length: int, reverse: bool = False, **params: Any
     ) -> Any:
-        fixed = consts + carry
-        state, stacked = w.outs[:carry], w.outs[carry:]
-        for name, x in zip(state, xs[consts:fixed], strict=True):
+        layout = LoopLayout.of(params)
+        consts, start, arrays = layout.operands(xs)
+        state, stacked = layout.results(w.outs)
+        for name, x in zip(state, start, strict=True):
             w.line(f"{name} = {x.full}")
-        for name, t in zip(stacked, w.out_types[carry:], strict=True):
+        for name, t in zip(stacked, layout.results(w.out_types)[1], strict=True):
             w.line(f"{name} = np.empty({t.shape}, {w.dtype(t.dtype)})")
         i = w.letter()
         steps = f"reversed(range({length}))" if reverse else f"range({length})"
         with w.block(f"for {i} in {steps}:"):
-            slices = [x.at(i) for x in xs[fixed:]]
-            step = w.call(program, [*xs[:consts], *state, *slices], "step")
+            step = w.call(program, [*consts, *state, *[x.at(i) for x in arrays]], "step")
             into = ", ".join([*state, *[f"{name}[{i}]" for name in stacked]])
             w.line(f"{into} = {step}" if into else step)
 
@@ -124,23 +116,13 @@ class Scan(HigherOrderPrimitive):
         *operands: Any,
         program: Program,
         length: int,
-        consts: int,
-        carry: int,
         reverse: bool = False,
         unroll: int = 1,
+        **sizes: Any,
     ) -> Any:
-        fixed, out_types = consts + carry, ctx.out_types
-        written = [ctx.uninitialized(t) for t in out_types[carry:]]
-        return ctx.counted_loop(
-            program,
-            length,
-            operands[:consts],
-            operands[consts:fixed],
-            operands[fixed:],
-            written,
-            reverse,
-            unroll,
-        )
+        layout = LoopLayout.of(sizes)
+        written = [ctx.uninitialized(t) for t in layout.results(ctx.out_types)[1]]
+        return ctx.counted_loop(program, length, *layout.operands(operands), written, reverse, unroll)
 
     # --- derivatives
 
