@@ -148,8 +148,8 @@ class Staged(Derivable):
     __slots__ = ("function", "name")
 
     def __init__(self, function: Callable[[Flat, Flat], Any], name: str):
-        self.function = function
-        self.name = name
+        self.function: Callable[[Flat, Flat], Any] = function
+        self.name: str = name
         self._derived = None
 
     def results(self, known: Flat, moving: Flat) -> tuple[Flat, Flat]:
@@ -236,8 +236,8 @@ class Pullback(Staged):
         name: str,
     ):
         super().__init__(function, name)
-        self.in_types = in_types
-        self.out_types = out_types
+        self.in_types: tuple[ArrayType, ...] = in_types
+        self.out_types: tuple[ArrayType, ...] = out_types
 
     def __repr__(self) -> str:
         return f"bwd rule of {self.name}"

@@ -178,7 +178,7 @@ class Extreme(Collective):
     linear_in: tuple[int, ...] = ()
 
     def __init__(self, name: str, fold: Reduction):
-        self.fold = fold
+        self.fold: Reduction = fold
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
@@ -205,7 +205,7 @@ class AllGather(Collective):
     """The x of all examples, concatenated along `dimension`."""
 
     name = "all_gather"
-    axis_params = ("dimension",)
+    axis_params: tuple[str, ...] = ("dimension",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
         check_axis(self, x, dimension)
@@ -227,7 +227,7 @@ class PSumScatter(Collective):
     """Each example gets its own part, along `dimension`, of the sum over the examples."""
 
     name = "psum_scatter"
-    axis_params = ("dimension",)
+    axis_params: tuple[str, ...] = ("dimension",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
         check_numbers(self, x)
@@ -251,7 +251,7 @@ class AllToAll(Collective):
     `concat`."""
 
     name = "all_to_all"
-    axis_params = ("split", "concat")
+    axis_params: tuple[str, ...] = ("split", "concat")
 
     def abstract_eval(
         self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, split: int, concat: int

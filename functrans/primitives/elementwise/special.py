@@ -121,7 +121,8 @@ class Special(Elementwise):
         numpy: Callable[..., Any],
         same: Callable[..., Any] | None = None,
     ):
-        self.partials, self.numpy = partials, numpy
+        self.partials: Sequence[Callable[..., Any] | None] = partials
+        self.numpy: Callable[..., Any] = numpy
         self.same: Any = same or getattr(jax.lax, name)
         super().__init__(name)
 

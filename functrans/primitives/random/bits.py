@@ -74,7 +74,7 @@ class Random(Primitive):
 
     in_kernel = True
     locally_constant = True
-    axis_params = ()
+    axis_params: tuple[str, ...] = ()
 
     def batch_shape(self, data: ArrayType, impl: str) -> tuple[int, ...]:
         """Return the batch shape of keys whose data an operand holds."""

@@ -69,7 +69,8 @@ class CumFold(Cumulative):
     """By a reduction along an axis, and that of two values."""
 
     def __init__(self, name: str, fold: Reduction, of_two: ew.Binary):
-        self.fold, self.of_two = fold, of_two
+        self.fold: Reduction = fold
+        self.of_two: ew.Binary = of_two
         super().__init__(name)
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:

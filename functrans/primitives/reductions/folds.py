@@ -39,10 +39,10 @@ class Reduction(Primitive):
         numpy: np.ufunc,
         op: Callable[..., Any],
     ):
-        self.takes = takes
-        self.start = start
-        self.numpy = numpy
-        self.op = op
+        self.takes: tuple[str, ...] = takes
+        self.start: Callable[[Any], Any] = start
+        self.numpy: np.ufunc = numpy
+        self.op: Callable[..., Any] = op
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
@@ -181,7 +181,7 @@ class Extremum(Reduction):
     """The maximum or minimum; NaN propagates. Complex numbers are ordered by their parts."""
 
     def __init__(self, name: str, start: Callable[[Any], Any], numpy: np.ufunc, op: Any, direction: str):
-        self.direction = direction  # of the comparison that holds for the element to choose
+        self.direction: str = direction  # of the comparison that holds for the element to choose
         super().__init__(name, ew.ANY, start, numpy, op)
 
     def chooser(self, dtype: Any) -> Callable[..., Any]:
@@ -220,8 +220,8 @@ class Arg(Primitive):
     locally_constant = True
 
     def __init__(self, name: str, extremum: Extremum, numpy: Callable[..., Any]):
-        self.extremum = extremum
-        self.numpy = numpy
+        self.extremum: Extremum = extremum
+        self.numpy: Callable[..., Any] = numpy
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
@@ -292,7 +292,7 @@ class Softmax(Primitive):
 
     in_kernel = True
     name = "softmax"
-    axis_params = ("axes",)
+    axis_params: tuple[str, ...] = ("axes",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         if dtype_class(x.dtype) not in ew.FLOATS:

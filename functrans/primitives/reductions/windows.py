@@ -142,7 +142,7 @@ class WindowFold(Windowed):
     in_kernel = True
 
     def __init__(self, fold: Reduction):
-        self.fold = fold
+        self.fold: Reduction = fold
         self.linear_in: tuple[int, ...] = fold.linear_in
         super().__init__(fold.name.replace("reduce", "reduce_window"))
 

@@ -226,7 +226,7 @@ class Rev(Structural):
     """Reverse axes."""
 
     name = "rev"
-    axis_params = ("dimensions",)
+    axis_params: tuple[str, ...] = ("dimensions",)
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
