@@ -96,9 +96,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: the collector need not look through it again and again."""
+    """What was imported stays: the collector need not look through it again and again. And what is
+    traced makes many objects: 700 of them are no reason to look."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
     gc.enable()
 
 
