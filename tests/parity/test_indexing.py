@@ -104,21 +104,27 @@ def reads(library: Any, indices: list[Any]) -> Callable[..., list[Any]]:
     return run
 
 
+def check_mapped(f: Any, axes: Any, args: list[Any], wanted: list[Any], tolerance: float) -> None:
+    """vmap, interpreted, gives the results of the single examples."""
+    program = ft.make_ir(ft.vmap(f, axes))(*args)
+    stacked = [np.stack(ys) for ys in zip(*map(jax.tree.leaves, wanted), strict=True)]
+    assert_close(ft.interpret(program, *args), stacked, tolerance)
+
+
 @GROUP
 def test_getitem(group: str):
     """x[index] and its derivatives, eager, jitted, interpreted and under vmap, equal JAX's."""
     indices = GROUPS[group]
     x = jnp.asarray(data())
-    ours = reads(ft, indices)
-    wanted = jax.jit(reads(jax, indices))(x)
+    ours, by_jax = reads(ft, indices), jax.jit(reads(jax, indices))
+    wanted = by_jax(x)
     check([getitem(x, index) for index in indices], [w[0] for w in wanted], indices, 0)
     check(ft.jit(ours)(x), wanted, indices, 1e-6)
     program = ft.make_ir(ours)(x)
     flat = ft.interpret(program, x)
     check(list(zip(*[iter(flat)] * 3, strict=True)), wanted, indices, 1e-6)
-    few, many = indices[::2], jnp.asarray(data((*SHAPE[:2], 2, 3)))
-    mapped = jax.jit(jax.vmap(reads(jax, few), 2))(many)
-    check(ft.jit(ft.vmap(reads(ft, few), 2))(many), mapped, few, 1e-6)
+    many = data((*SHAPE[:2], 2, 3))
+    check_mapped(ours, 2, [many], [by_jax(many[:, :, k]) for k in range(2)], 1e-6)
 
 
 @pytest.mark.parametrize("index", [np.bool_(True), (None, True), (0, None, True, I % 3)], ids=str)
@@ -146,18 +152,18 @@ def test_get_with_traced_arrays(mode: str):
             made.append(x.at[tuple(parts)].get(mode=mode))
         return made
 
-    wanted = jax.jit(run)(x, dynamic)
+    by_jax = jax.jit(run)
+    wanted = by_jax(x, dynamic)
     check(ft.jit(run)(x, dynamic), wanted, indices, 0)
     if mode != "fill":
         return
     check(ft.interpret(ft.make_ir(run)(x, dynamic), x, dynamic), wanted, indices, 0)
-    indices, dynamic = indices[::2], dynamic[::2]
-    twice = jax.tree_util.tree_map(lambda a: np.stack([a, a]), dynamic)
-    both = jnp.stack([x, -x])
-    for axes, xs in (((None, 0), x), ((0, None), both), ((0, 0), both)):
-        given = dynamic if axes[1] is None else twice
-        mapped = jax.jit(jax.vmap(run, axes))(xs, given)
-        check(ft.jit(ft.vmap(run, axes))(xs, given), mapped, indices, 0)
+    other = jax.tree.map(np.flip, dynamic)
+    both = jax.tree.map(lambda a, b: np.stack([a, b]), dynamic, other)
+    xs = np.stack([x, -x])
+    check_mapped(run, (None, 0), [x, both], [wanted, by_jax(x, other)], 0)
+    check_mapped(run, (0, None), [xs, dynamic], [wanted, by_jax(-x, dynamic)], 0)
+    check_mapped(run, (0, 0), [xs, both], [wanted, by_jax(-x, other)], 0)
 
 
 def _parts(index: Any) -> tuple[Any, ...]:
@@ -211,18 +217,15 @@ def check_updates(indices: list[Any], group: str, method: str) -> None:
 
         return run
 
-    wanted = jax.jit(updates(jax))(x, ys)
+    by_jax = jax.jit(updates(jax))
+    wanted = by_jax(x, ys)
     check(ft.jit(updates(ft))(x, ys), wanted, indices, 1e-4)
     eager = [getattr(At(x)[i], method)(y) for i, y in zip(indices[:3], ys, strict=False)]
     check(eager, [w[0] for w in wanted[:3]], indices[:3], 1e-5)
-    many, both = jnp.stack([x, x + 1]), [np.stack([y, 2 * y]) for y in ys]
-
-    def plain(x: Any, ys: Any) -> list[Any]:
-        return [getattr(x.at[i], method)(y) for i, y in zip(indices, ys, strict=True)]
-
-    for over, args in (((None, 0), (x, both)), ((0, None), (many, ys)), ((0, 0), (many, both))):
-        mapped = jax.jit(jax.vmap(plain, over))(*args)
-        check(ft.jit(ft.vmap(plain, over))(*args), mapped, indices, 1e-5)
+    many, both, twice = np.stack([x, x + 1]), [np.stack([y, 2 * y]) for y in ys], [2 * y for y in ys]
+    check_mapped(updates(ft), (None, 0), [x, both], [wanted, by_jax(x, twice)], 1e-4)
+    check_mapped(updates(ft), (0, None), [many, ys], [wanted, by_jax(x + 1, ys)], 1e-4)
+    check_mapped(updates(ft), (0, 0), [many, both], [wanted, by_jax(x + 1, twice)], 1e-4)
 
 
 def _fits(index: Any, method: str) -> bool:
