@@ -170,16 +170,12 @@ def test_equals_jax(program, how):
     for a, b in zip(mine, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=3e-4, atol=3e-4)
         assert a.dtype == b.dtype
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-def test_the_gradients_program_is_well_formed(program):
-    made = ft.make_ir(ft.grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
-    ft.ir.check(made)
-    assert ft.ir.equal(ft.ir.parse(ft.ir.show(made), made.values), made)
-    want = ft.jit(ft.grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
-    for a, b in zip(ft.interpret(made, W, X), want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    if how == "jit(grad)":
+        program = ft.make_ir(ft.value_and_grad(lambda w, x: program(*MINE, w, x), (0, 1)))(W, X)
+        ft.ir.check(program)
+        assert ft.ir.equal(ft.ir.parse(ft.ir.show(program), program.values), program)
+        for a, b in zip(ft.interpret(program, W, X), theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
 
 
 class Pair(NamedTuple):

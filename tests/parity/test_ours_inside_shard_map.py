@@ -148,21 +148,26 @@ if INSIDE:
     def test_derivatives_inside(case):
         """Of our functions and of JAX's, jitted inside or outside; most are not JAX's without a check."""
 
-        def run(world: World, inside: Any, outside: Any) -> Any:
+        def mapped(shard_map: Any, world: World, inside: Any = as_it_is) -> Any:
             f = inside(DERIVATIVES[case](world))
-            return outside(jax.shard_map(f, mesh=mesh, in_specs=(P(), P("i")), out_specs=P()))(W, XS)
+            return shard_map(f, mesh=mesh, in_specs=(P(), P("i")), out_specs=P())
 
-        want = run(JAX, as_it_is, as_it_is)
-        for world in (PLAIN, JAX._replace(top=ft), JAX):
-            for inside in JITS.values():
-                assert_same(run(world, inside, as_it_is), want)
-            assert_same(run(world, as_it_is, ft.jit), want)
-        assert_same(run(PLAIN, ft.jit, jax.jit), want)
+        def check(jit: Any, functions: list[Any]) -> None:
+            """In one program, or one by one."""
+            for found in jit(lambda *xs: [f(*xs) for f in functions])(W, XS):
+                assert_same(found, want)
 
-        for world in (PLAIN, JAX):
-            f = ft.shard_map(DERIVATIVES[case](world), mesh=mesh, in_specs=(P(), P("i")), out_specs=P())
-            for outside in JITS.values():
-                assert_same(outside(f)(W, XS), want)
+        want = jax.jit(mapped(jax.shard_map, JAX))(W, XS)
+        worlds = (PLAIN, JAX._replace(top=ft), JAX)
+        check(as_it_is, [mapped(jax.shard_map, w, inside) for w in worlds for inside in JITS.values()])
+        check(as_it_is, [mapped(ft.shard_map, w) for w in (PLAIN, JAX)])
+        check(
+            jax.jit, [mapped(jax.shard_map, PLAIN, ft.jit), *(mapped(ft.shard_map, w) for w in (PLAIN, JAX))]
+        )
+        check(
+            ft.jit,
+            [*(mapped(jax.shard_map, w) for w in worlds), *(mapped(ft.shard_map, w) for w in (PLAIN, JAX))],
+        )
 
     @pytest.mark.parametrize("library", LIBRARIES, ids=["functrans", "jax"])
     @pytest.mark.parametrize("jit", JITS)

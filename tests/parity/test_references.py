@@ -172,25 +172,32 @@ def same(mine: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("function", ROWS)
 def test_inside(function: Any):
-    want = function(JAX, X)
-    slope = jax.grad(lambda x: function(JAX, x))(X) if function not in NOT_REVERSED else None
+    has_slope = function not in NOT_REVERSED
+    xs = np.stack([X, X[::-1], -X])
 
     def mine(x: Any) -> Any:
         return function(MINE, x)
 
-    same(mine(X), want)
-    same(ft.jit(mine)(X), want)
-    same(ft.interpret(ft.make_ir(mine)(X), X), want)
-    if slope is not None:
-        same(ft.grad(mine)(X), slope)
-        same(ft.jit(ft.grad(mine))(X), slope)
-        same(jax.grad(ft.jit(mine))(X), slope)
-        push = jax.jvp(jax.jit(lambda x: function(JAX, x)), (X,), (X,))[1]
+    @jax.jit
+    def by_jax(x: Any) -> Any:
+        f = jax.jit(lambda x: function(JAX, x))
+        return f(x), (jax.grad(f)(x), jax.jvp(f, (x,), (x,))[1]) if has_slope else ()
+
+    @ft.jit
+    def jitted(x: Any, xs: Any) -> Any:
+        return mine(x), ft.vmap(mine)(xs), ft.grad(mine)(x) if has_slope else ()
+
+    every = np.stack([by_jax(x)[0] for x in xs])
+    value, batch, slope = jitted(X, xs)
+    for found in (mine(X), value, *ft.interpret(ft.make_ir(mine)(X), X)):
+        same(found, every[0])
+    for found in (ft.vmap(mine)(xs), batch):
+        same(found, every)
+    if has_slope:
+        want, push = by_jax(X)[1]
+        for found in (ft.grad(mine)(X), slope, jax.grad(ft.jit(mine))(X)):
+            same(found, want)
         same(ft.jvp(mine, (X,), (X,))[1], push)
-    xs = J.stack([X, X[::-1], -X])
-    every = J.stack([function(JAX, x) for x in xs])
-    same(ft.vmap(mine)(xs), every)
-    same(ft.jit(ft.vmap(mine))(xs), every)
 
 
 # --- made outside ---------------------------------------------------------------------------------
