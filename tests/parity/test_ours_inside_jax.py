@@ -19,7 +19,7 @@ from jax.extend.core import jaxpr_as_fun
 
 import functrans as ft
 from tests.support.closeness import assert_close
-from tests.support.worlds import JAX, JITTED, OURS, Function, M, V, World, X, assert_same
+from tests.support.worlds import JAX, JITTED, OURS, PLAIN, Function, M, V, World, X, assert_same
 
 float0 = jax.dtypes.float0
 
@@ -126,23 +126,18 @@ IN_REVERSE = {
 ROWS = [(f, t) for f in FUNCTIONS for t in TRANSFORMATIONS if f not in REVERSE or t not in IN_REVERSE]
 
 
-@functools.cache
-def wanted(function: str, transformation: str) -> Any:
-    """What JAX makes of the function in its own names."""
-    return TRANSFORMATIONS[transformation](FUNCTIONS[function](JAX))
-
-
 def every_fifth(rows: list[tuple[str, str]]) -> list[Any]:
     """As many others are a sweep, the rest is heavy."""
     marks = [(), pytest.mark.heavy, pytest.mark.sweep, pytest.mark.heavy, pytest.mark.heavy]
     return [pytest.param(*r, marks=marks[i % 5]) for i, r in enumerate(rows)]
 
 
-@OURS
 @pytest.mark.parametrize(("function", "transformation"), every_fifth(ROWS))
-def test_table(function, transformation, world):
-    f = world.jit(FUNCTIONS[function](world))
-    assert_same(TRANSFORMATIONS[transformation](f), wanted(function, transformation))
+def test_table(function, transformation):
+    transform, make = TRANSFORMATIONS[transformation], FUNCTIONS[function]
+    by_jax = transform(make(JAX))
+    for world in (JITTED, PLAIN):
+        assert_same(transform(world.jit(make(world))), by_jax)
 
 
 # --- what is special in its arguments, its results or its surroundings ----------------------------
@@ -288,10 +283,11 @@ SPECIAL: dict[str, Callable[[World], Any]] = {
 }
 
 
-@OURS
 @pytest.mark.parametrize("case", SPECIAL)
-def test_special(case, world):
-    assert_same(SPECIAL[case](world), SPECIAL[case](JAX))
+def test_special(case):
+    by_jax = SPECIAL[case](JAX)
+    for world in (JITTED, PLAIN):
+        assert_same(SPECIAL[case](world), by_jax)
 
 
 @OURS

@@ -181,7 +181,7 @@ def test_each_reader_of_a_large_repeated_array_makes_its_own():
 
 ONCE = cases("functrans")
 # so many steps in the default run: a step of the first kind takes fractions of a millisecond
-STEPS = {PLAIN: 1000, COMPILED: 12}
+STEPS = {PLAIN: 200, COMPILED: 12}
 
 
 def programs() -> int:
