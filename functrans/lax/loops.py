@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -28,8 +28,9 @@ from functrans.lax.staging import (
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
+from functrans.primitives.reductions.cumulative import associative_scan as prefix_results
 from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import reshape, rev, slice_, slice_axis
+from functrans.primitives.shape.moving import reshape, rev, slice_axis
 from functrans.trace import typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
@@ -285,7 +286,7 @@ def associative_scan(
     if reverse:
         leaves = [rev(x, dimensions=(axis,)) for x in leaves]
 
-    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+    def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         out = fn(tree.unflatten(structure, a), tree.unflatten(structure, b))
         found, found_tree = tree.flatten(out)
         if found_tree != structure:
@@ -294,43 +295,9 @@ def associative_scan(
             )
         return found
 
-    def partial(xs: list[Any]) -> list[Any]:
-        n = typeof(xs[0]).shape[axis]
-        if n < 2:
-            return xs
-        odd = partial(combine(_every_second(xs, axis, 0, n - 1), _every_second(xs, axis, 1, n)))
-        even = [slice_axis(x, axis, 0, 1) for x in xs]
-        if n > 2:
-            before = [slice_axis(x, axis, 0, (n - 1) // 2) for x in odd]
-            later = combine(before, _every_second(xs, axis, 2, n))
-            even = [concatenate(a, b, dimension=axis) for a, b in zip(even, later, strict=True)]
-        return [_woven(a, b, axis) for a, b in zip(even, odd, strict=True)]
-
-    outs = partial(leaves)
+    outs = prefix_results(combine, leaves, axis)
+    if typeof(leaves[0]).shape[axis] > 1:
+        outs = [strong(x) for x in outs]  # as in JAX
     if reverse:
         outs = [rev(x, dimensions=(axis,)) for x in outs]
     return tree.unflatten(structure, outs)
-
-
-def _every_second(xs: list[Any], axis: int, start: int, stop: int) -> list[Any]:
-    made = []
-    for x in xs:
-        high = list(typeof(x).shape)
-        low, steps = [0] * len(high), [1] * len(high)
-        low[axis], high[axis], steps[axis] = start, stop, 2
-        made.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(steps)))
-    return made
-
-
-def _woven(even: Any, odd: Any, axis: int) -> Any:
-    """Interleave: even[0], odd[0], even[1], ...; `even` may be longer by one. Not weakly typed, as
-    in JAX."""
-    even, odd = strong(even), strong(odd)
-    shape = typeof(odd).shape
-    k = shape[axis]
-    split = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    pairs = [reshape(x, shape=split) for x in (slice_axis(even, axis, 0, k), odd)]
-    whole = (*shape[:axis], 2 * k, *shape[axis + 1 :])
-    woven = reshape(concatenate(*pairs, dimension=axis + 1), shape=whole)
-    n = typeof(even).shape[axis]
-    return woven if n == k else concatenate(woven, slice_axis(even, axis, k, n), dimension=axis)

@@ -28,8 +28,8 @@ from functrans.primitives.reductions.folds import (
     wide_dtype,
 )
 from functrans.primitives.reductions.windows import emit_fold
-from functrans.primitives.shape.joining import concatenate, pad
-from functrans.primitives.shape.moving import rev, slice_
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape, rev, slice_, slice_axis
 from functrans.trace import literal, typeof
 
 Pair = tuple[Any, Any]
@@ -169,38 +169,37 @@ def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> 
     n = typeof(xs[0]).shape[axis]
     if n < 2:
         return xs
-    halves = combine(_every(xs, axis, 0, n - 1, 2), _every(xs, axis, 1, n, 2))
+    halves = combine(_every_second(xs, axis, 0, n - 1), _every_second(xs, axis, 1, n))
     odd = associative_scan(combine, halves, axis)
-    first = _every(xs, axis, 0, 1, 1)
-    if n == 2:
-        even = first
-    else:
-        before = odd if n % 2 else _every(odd, axis, 0, n // 2 - 1, 1)
-        later = combine(before, _every(xs, axis, 2, n, 2))
-        even = [concatenate(a, b, dimension=axis) for a, b in zip(first, later, strict=True)]
-    return tuple([_interleave(a, b, axis, n) for a, b in zip(even, odd, strict=True)])
+    even = [slice_axis(x, axis, 0, 1) for x in xs]
+    if n > 2:
+        before = tuple([slice_axis(x, axis, 0, (n - 1) // 2) for x in odd])
+        later = combine(before, _every_second(xs, axis, 2, n))
+        even = [concatenate(a, b, dimension=axis) for a, b in zip(even, later, strict=True)]
+    return tuple([_woven(a, b, axis) for a, b in zip(even, odd, strict=True)])
 
 
-def _every(xs: Any, axis: int, start: int, stop: int, step: int) -> Any:
-    """Return x[start:stop:step] along the axis, for each x."""
-    out = []
+def _every_second(xs: Any, axis: int, start: int, stop: int) -> Any:
+    """Return x[start:stop:2] along the axis, for each x."""
+    made = []
     for x in xs:
-        shape = typeof(x).shape
-        low, high, by = [0] * len(shape), list(shape), [1] * len(shape)
-        low[axis], high[axis], by[axis] = start, stop, step
-        out.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(by)))
-    return tuple(out)
+        high = list(typeof(x).shape)
+        low, steps = [0] * len(high), [1] * len(high)
+        low[axis], high[axis], steps[axis] = start, stop, 2
+        made.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(steps)))
+    return tuple(made)
 
 
-def _interleave(even: Any, odd: Any, axis: int, n: int) -> Any:
-    """Return even[0], odd[0], even[1], odd[1], ..., n elements."""
-    t = typeof(even)
-    zero = literal(0, ArrayType((), t.dtype))
-    none = ((0, 0, 0),)
-    before, after = none * axis, none * (t.ndim - axis - 1)
-    evens = pad(even, zero, config=(*before, (0, 1 - n % 2, 1), *after))
-    odds = pad(odd, zero, config=(*before, (1, n % 2, 1), *after))
-    return ew.add(evens, odds)
+def _woven(even: Any, odd: Any, axis: int) -> Any:
+    """Return even[0], odd[0], even[1], ...; `even` may be longer by one."""
+    shape = typeof(odd).shape
+    k = shape[axis]
+    split = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    pairs = [reshape(x, shape=split) for x in (slice_axis(even, axis, 0, k), odd)]
+    whole = (*shape[:axis], 2 * k, *shape[axis + 1 :])
+    woven = reshape(concatenate(*pairs, dimension=axis + 1), shape=whole)
+    n = typeof(even).shape[axis]
+    return woven if n == k else concatenate(woven, slice_axis(even, axis, k, n), dimension=axis)
 
 
 cumsum: CumSum = CumSum("cumsum", reduce_sum, ew.add)
