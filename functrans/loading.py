@@ -14,7 +14,6 @@ unchanged (interop/bridge.py), classes, modules.
 from __future__ import annotations
 
 import difflib
-import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -44,7 +43,7 @@ def lazily(
       where: module -> names imported from it, separated by spaces. The entry of the package itself
         lists its submodules. `name=here` exports `name` as `here`.
       modules: submodules, separated by spaces, whose `__all__` the package exports too. They are
-        imported when the first of these names is asked for.
+        imported in this order until one has the name that is asked for.
       shown: full name of a function `(package, name, value)` that maps each imported value to the
         value that users get.
 
@@ -62,24 +61,25 @@ def lazily(
         for word in names.split():
             name, _, here = word.partition("=")
             table[here or name] = (module, name)
+    homes = [f"{package}.{module}" for module in modules.split()]
     namespace = sys.modules[package].__dict__
 
-    @functools.cache
-    def exported() -> dict[str, tuple[str, str]]:
-        homes = [f"{package}.{module}" for module in modules.split()]
-        return table | {name: (home, name) for home in homes for name in import_module(home).__all__}
+    def exported() -> list[str]:
+        return [*table, *[name for home in homes for name in import_module(home).__all__]]
 
     def load(name: str) -> Any:
         if name == "__all__":  # of a module that falls back to JAX: the names of `import *`
             return [n for n in _listed(package, exported()) if not n.startswith("_")]
-        if name not in table:
+        found = table.get(name)
+        if found is None:
             asked_by = sys._getframe(1).f_code.co_filename
             # `from package import name` asks, before it looks for a submodule of that name.
             if name.startswith("_") or asked_by.startswith("<frozen importlib"):
                 raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-        if name not in exported():
+            found = next(((home, name) for home in homes if name in import_module(home).__all__), None)
+        if found is None:
             return _of_jax(package, name, exported())
-        module, attribute = exported()[name]
+        module, attribute = found
         if module == package:
             value = import_module(f"{package}.{attribute}")
         else:
@@ -123,7 +123,7 @@ def _twin(module: str) -> ModuleType | None:
         raise  # the module exists, but a library it imports does not
 
 
-def _of_jax(module: str, name: str, more: Sequence[str] | Mapping[str, Any] = ()) -> Any:
+def _of_jax(module: str, name: str, more: Sequence[str]) -> Any:
     """Return a public attribute of JAX's module. `more` are our names, for the error message."""
     twin = _twin(module)
     if twin is None:
@@ -175,7 +175,7 @@ def _missing(module: str, name: str, more: Any) -> AttributeError:
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
 
 
-def _listed(module: str, more: Sequence[str] | Mapping[str, Any] = ()) -> list[str]:
+def _listed(module: str, more: Sequence[str]) -> list[str]:
     """Return what `dir` lists for a module: our names, loaded or not, and JAX's."""
     names = {*vars(sys.modules[module]), *more}
     twin = _twin(module)

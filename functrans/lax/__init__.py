@@ -27,7 +27,7 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {},
-        "barriers collective contraction control_flow convolution elementwise exchange indexing loops "
-        "reduction",
+        "loops control_flow elementwise reduction contraction indexing barriers collective exchange "
+        "convolution",
         "functrans.ir.tracebacks.shown",
     )

@@ -36,7 +36,7 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {"functrans.numpy": "fft linalg operators"},
-        "arithmetic creation dtypes einsums linear moments reductions selecting shaping taking "
-        "ufunc_methods ufuncs",
+        "dtypes ufuncs arithmetic linear shaping selecting taking creation reductions moments einsums "
+        "ufunc_methods",
         "functrans.numpy.ufunc_methods.shown",
     )
