@@ -3,26 +3,13 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from jax import tree as _jax
-from jax.tree import static as static
 
 from functrans.loading import hand_on as _hand_on
 from functrans.pytrees import checks as _checks
 from functrans.pytrees.checks import checked as _checked
 
 if _TYPE_CHECKING:
-    from jax.tree import all as all
-    from jax.tree import broadcast as broadcast
-    from jax.tree import flatten as flatten
-    from jax.tree import flatten_with_path as flatten_with_path
-    from jax.tree import leaves as leaves
-    from jax.tree import leaves_with_path as leaves_with_path
-    from jax.tree import map as map
-    from jax.tree import map_with_path as map_with_path
-    from jax.tree import reduce as reduce
-    from jax.tree import reduce_associative as reduce_associative
-    from jax.tree import structure as structure
-    from jax.tree import transpose as transpose
-    from jax.tree import unflatten as unflatten
+    from jax.tree import *
 else:
     all = _checked(_jax.all, _checks.of_all, __name__)
     broadcast = _checked(_jax.broadcast, _checks.of_broadcast, __name__)
