@@ -1,7 +1,7 @@
 """Activation functions, with the values, derivatives, dtypes and weak types of `jax.nn`.
 
-They bind primitives directly, since networks call them often. Where JAX has a custom derivative
-(relu at 0), the formula here is chosen so that its derivative is the same.
+They bind primitives directly, since networks call them often; rarer ones are JAX's. Where JAX has a
+custom derivative (relu at 0), the formula here is chosen so that its derivative is the same.
 """
 
 from __future__ import annotations
@@ -12,36 +12,25 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import ufuncs
 from functrans.numpy.arithmetic import logaddexp
-from functrans.numpy.promotion import (
-    SCALARS,
-    array_of,
-    axis_index,
-    cast,
-    invalid,
-    mismatch,
-    to_inexact,
-    value_of,
-)
+from functrans.numpy.promotion import axis_index, cast, invalid, mismatch, to_inexact, value_of
 from functrans.numpy.selecting import where as select_where
 from functrans.primitives.calls.jit import composite
-from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_
-from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.families import add, div, ge, gt, le, lt, mul, neg, splat, square
-from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.elementwise.arithmetic import integer_pow
+from functrans.primitives.elementwise.families import add, ge, gt, le, mul, neg, splat
+from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erfc
-from functrans.primitives.elementwise.transcendental import exp, expm1, log, log1p, logistic, sqrt
+from functrans.primitives.elementwise.transcendental import exp, expm1, log1p, logistic
 from functrans.primitives.elementwise.transcendental import tanh as tanh_of
 from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike
 
 __all__ = [
-    "celu", "elu", "gelu", "glu", "hard_sigmoid", "hard_silu", "hard_swish", "hard_tanh",
-    "identity", "leaky_relu", "log1mexp", "log_sigmoid", "mish", "relu", "relu6", "selu", "sigmoid",
-    "silu", "soft_sign", "softplus", "sparse_plus", "sparse_sigmoid", "squareplus", "swish", "tanh",
+    "elu", "gelu", "glu", "leaky_relu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus",
+    "swish", "tanh",
 ]  # fmt: skip
 
 
@@ -109,14 +98,6 @@ def _where(mask: Any, x: Any, y: Any) -> Any:
 # --- rectifiers -----------------------------------------------------------------------------------
 
 
-def identity(x: ArrayLike) -> Array:
-    """x.
-
-    Source: `jax.nn.identity`.
-    """
-    return array_of(x, "identity")
-
-
 def relu(x: ArrayLike) -> Array:
     """max(x, 0); its derivative at 0 is 0.
 
@@ -129,21 +110,6 @@ def relu(x: ArrayLike) -> Array:
     """
     x = _numbers(x, "relu")
     return select_n(_compare(le, x, 0), x, _zero(x))
-
-
-@composite
-def relu6(x: ArrayLike) -> Array:
-    """min(max(x, 0), 6); its derivative at 0 and 6 is 0.
-
-    Source: `jax.nn.relu6`.
-    """
-    x = _floats(x, "relu6", weak=True)
-    t = typeof(x)
-    if _is_complex(x):
-        within = select_n(_compare(ge, x, 6), x, splat(6, t))
-        return select_n(_compare(le, x, 0), within, _zero(x))
-    scalar = ArrayType((), t.dtype, t.weak_type)
-    return clamp(splat(0, scalar), x, splat(6, scalar))
 
 
 @_with_number
@@ -166,86 +132,6 @@ def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
     positive = _compare(gt, x, 0)
     below = expm1(select_n(positive, x, _zero(x)))  # large x must not overflow where it is unused
     return _where(positive, x, _times(below, alpha))
-
-
-@composite
-def selu(x: ArrayLike) -> Array:
-    """The scaled `elu` that preserves mean 0 and variance 1.
-
-    Source: `jax.nn.selu`.
-    """
-    return mul(elu(x, 1.6732632423543772848170429916717), 1.0507009873554804934193349852946)
-
-
-@_with_number
-def celu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1).
-
-    Source: `jax.nn.celu`.
-    """
-    x = _floats(x, "celu", weak=True)
-    zero = _zero(x)
-    positive, negative = max_(x, zero), min_(x, zero)
-    if alpha.__class__ in SCALARS:
-        return add(positive, mul(expm1(div(negative, alpha)), alpha))
-    below = expm1(ufuncs.divide(negative, alpha))
-    return ufuncs.add(positive, ufuncs.multiply(alpha, below))
-
-
-@composite
-def hard_tanh(x: ArrayLike) -> Array:
-    """x clipped to [-1, 1].
-
-    Source: `jax.nn.hard_tanh`.
-    """
-    x = _numbers(x, "hard_tanh")
-    t = typeof(x)
-    above = select_n(_compare(lt, x, -1), x, splat(-1, t))
-    return select_n(_compare(gt, x, 1), above, splat(1, t))
-
-
-@composite
-def hard_sigmoid(x: ArrayLike) -> Array:
-    """relu6(x + 3) / 6.
-
-    Source: `jax.nn.hard_sigmoid`.
-    """
-    return div(relu6(add(_floats(x, "hard_sigmoid", weak=True), 3.0)), 6.0)
-
-
-@composite
-def hard_silu(x: ArrayLike) -> Array:
-    """x * hard_sigmoid(x).
-
-    Source: `jax.nn.hard_silu`.
-    """
-    x = _floats(x, "hard_silu", weak=True)
-    return mul(x, hard_sigmoid(x))
-
-
-hard_swish = hard_silu
-
-
-@composite
-def sparse_plus(x: ArrayLike) -> Array:
-    """0 below -1, x above 1, (x + 1)^2 / 4 in between.
-
-    Source: `jax.nn.sparse_plus`.
-    """
-    x = _floats(x, "sparse_plus", weak=True)
-    between = div(square(add(x, 1.0)), 4.0)
-    upper = select_n(_compare(ge, x, 1), between, x)
-    return select_n(_compare(le, x, -1), upper, _zero(x))
-
-
-@composite
-def sparse_sigmoid(x: ArrayLike) -> Array:
-    """0 below -1, 1 above 1, (x + 1) / 2 in between.
-
-    Source: `jax.nn.sparse_sigmoid`.
-    """
-    x = _floats(x, "sparse_sigmoid", weak=True)
-    return mul(min_(max_(add(x, 1.0), _zero(x)), splat(2, typeof(x))), 0.5)
 
 
 # --- smooth ---------------------------------------------------------------------------------------
@@ -320,38 +206,6 @@ def log_sigmoid(x: ArrayLike) -> Array:
 
 
 @composite
-def mish(x: ArrayLike) -> Array:
-    """x * tanh(softplus(x)).
-
-    Source: `jax.nn.mish`.
-    """
-    x = _floats(x, "mish", weak=_is_bool(x))
-    return mul(x, tanh_of(softplus(x)))
-
-
-@composite
-def soft_sign(x: ArrayLike) -> Array:
-    """x / (|x| + 1).
-
-    Source: `jax.nn.soft_sign`.
-    """
-    x = _floats(x, "soft_sign", weak=_is_bool(x))
-    return ufuncs.divide(x, add(abs_(x), 1.0))
-
-
-@_with_number
-def squareplus(x: ArrayLike, b: ArrayLike = 4) -> Array:
-    """(x + sqrt(x^2 + b)) / 2.
-
-    Source: `jax.nn.squareplus`.
-    """
-    if b.__class__ in SCALARS:
-        x = _floats(x, "squareplus", weak=b.__class__ in (float, complex))
-        return div(add(x, sqrt(add(square(x), b))), 2.0)
-    return ufuncs.divide(ufuncs.add(x, ufuncs.sqrt(ufuncs.add(ufuncs.square(x), b))), 2)
-
-
-@composite
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """x * Phi(x), where Phi is the normal cumulative distribution function.
 
@@ -388,18 +242,3 @@ def glu(x: ArrayLike, axis: int = -1) -> Array:
     if n % 2:
         raise invalid("glu", f"axis {axis} of {t} must have an even size")
     return mul(slice_axis(x, axis, 0, n // 2), logistic(slice_axis(x, axis, n // 2, n)))
-
-
-@composite
-def log1mexp(x: ArrayLike) -> Array:
-    """log(1 - exp(-x)) for x > 0, without cancellation.
-
-    Source: `jax.nn.log1mexp`.
-    """
-    x = _floats(x, "log1mexp")
-    near = _compare(lt, x, math.log(2))
-    half = splat(1, typeof(x))
-    # each formula gets only arguments in its range, so that no NaN reaches the gradient
-    small = log(neg(expm1(neg(select_n(near, half, x)))))
-    large = log1p(neg(exp(neg(select_n(near, x, half)))))
-    return select_n(near, large, small)
