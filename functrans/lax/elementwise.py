@@ -20,7 +20,6 @@ from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member
 from functrans.primitives.base import PRIMITIVES
-from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.elementwise.families import splat
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
@@ -33,10 +32,9 @@ __all__ = [
     "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc",
     "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
     "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
-    "nextafter", "one_minus_square", "polygamma", "population_count",
-    "pow", "random_gamma_grad", "real", "reciprocal", "reduce_precision", "rem", "round", "rsqrt",
-    "select", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign",
-    "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "zeta",
+    "one_minus_square", "population_count", "pow", "real", "reciprocal", "reduce_precision", "rem",
+    "round", "rsqrt", "select", "select_n", "shift_left", "shift_right_arithmetic",
+    "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -217,40 +215,6 @@ erf_inv: _Unary = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
 lgamma: _Unary = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.7917...")
 digamma: _Unary = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
 
-
-def _polygamma(m: ArrayLike, x: ArrayLike) -> Array:
-    return bind(PRIMITIVES["polygamma"], operands(m, x), {})
-
-
-def _zeta(x: ArrayLike, q: ArrayLike) -> Array:
-    return bind(PRIMITIVES["zeta"], operands(x, q), {})
-
-
-def _nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    return bind(PRIMITIVES["nextafter"], operands(x1, x2), {})
-
-
-def _random_gamma_grad(a: Any, x: Any) -> Any:
-    a, x = operands(a, x)  # JAX implements the operation with loops
-    x = convert_element_type(x, typeof(a).dtype)
-    return strong(bind(PRIMITIVES["random_gamma_grad"], (a, x), {}))
-
-
-random_gamma_grad = _documented(
-    _random_gamma_grad,
-    "random_gamma_grad",
-    "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
-    "1.0, 2.0 -> 1.63169...",
-)
-polygamma = _documented(
-    _polygamma, "polygamma", "The m-th derivative of digamma at x.", "1.0, 1.0 -> 1.64493..."
-)
-zeta: Callable[[ArrayLike, ArrayLike], Array] = _documented(
-    _zeta, "zeta", "The Hurwitz zeta function: the sum over k of (k + q) ** -x.", "2.0, 1.0 -> 1.64493..."
-)
-nextafter: Callable[[ArrayLike, ArrayLike], Array] = _documented(
-    _nextafter, "nextafter", "The float next to x1 towards x2.", "0.0, 1.0 -> 1e-45"
-)
 
 add: _Binary = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
 sub: _Binary = _binary("sub", "x - y.", "1.0, 2.0 -> -1.0")

@@ -35,7 +35,6 @@ __all__ = [
     "ppermute",
     "pshuffle",
     "psum_scatter",
-    "pswapaxes",
     "ragged_all_to_all",
 ]
 
@@ -192,36 +191,6 @@ def all_to_all(
         return squeeze(y, dimensions=(old,))
 
     return tree.map(exchange, x)
-
-
-def pswapaxes(
-    x: PyTree, axis_name: Hashable, axis: int, *, axis_index_groups: Sequence[Sequence[int]] | None = None
-) -> PyTree:
-    """Exchange a mapped axis and an axis of the operand, of the same size.
-
-    Arguments:
-      x: pytree of arrays.
-      axis_name: one or several names.
-      axis: the axis of x.
-      axis_index_groups: groups of examples, of equal size; each group exchanges separately.
-
-    Returns:
-      A pytree of arrays of the same shapes.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-      TypeMismatch: the sizes differ.
-
-    Source: `jax.lax.pswapaxes`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> x = jnp.arange(4).reshape(2, 2)
-      >>> print(ft.vmap(lambda x: pswapaxes(x, "i", 0), axis_name="i")(x))
-      [[0 2]
-       [1 3]]
-    """
-    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None:
