@@ -83,17 +83,6 @@ def mismatch(name: str, problem: str, fix: str = "") -> errors.TypeMismatch:
     return errors.TypeMismatch(f"{name}: {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
 
-def not_a_permutation(name: str, axes: Any, t: ArrayType) -> errors.FunctransError:
-    """Return the error for axes that are not a permutation."""
-    order = tuple(range(t.ndim))[::-1]
-    return invalid(
-        name,
-        f"axes {axes} must name each axis of {t} once",
-        f"To reverse the axes: {order}.",
-        errors.NotAPermutation,
-    )
-
-
 def axis_index(axis: Any, ndim: int, name: str) -> int:
     """Return an axis as nonnegative; raise an error if it is out of range."""
     i = integer(axis, name, "axis")

@@ -203,13 +203,13 @@ def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     return x, y
 
 
-def align_all(xs: Sequence[Any], name: str, error: type[Exception] = errors.ShapeMismatch) -> list[Any]:
+def align_all(xs: Sequence[Any], name: str) -> list[Any]:
     """Promote and broadcast operands to one shape and dtype."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     plan = _PLANS.get((types, flags.jax_enable_x64))
     if plan is None or (flags.jax_numpy_dtype_promotion, flags.jax_numpy_rank_promotion) != _FREE:
-        plan = _plan(types, name, error)
+        plan = _plan(types, name)
     return [x if steps is None else _follow(x, *steps) for x, steps in zip(xs, plan, strict=True)]
 
 
@@ -218,7 +218,7 @@ def align_all(xs: Sequence[Any], name: str, error: type[Exception] = errors.Shap
 _PLANS = Cache("plans of promotions", 8192)
 
 
-def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> list[Any]:
+def _plan(types: tuple[ArrayType, ...], name: str) -> list[Any]:
     try:
         dtype, weak = promote(types)
     except TypeError:  # a key among numbers
@@ -226,7 +226,7 @@ def _plan(types: tuple[ArrayType, ...], name: str, error: type[Exception]) -> li
             f"{name}({', '.join(map(str, types))}): PRNG keys do not support arithmetic, {here()}\n"
             "Draw numbers with random.uniform(key), ...; random.key_data(key) returns its bits."
         ) from None
-    shape = broadcast_shape([t.shape for t in types], name, types, error)
+    shape = broadcast_shape([t.shape for t in types], name, types)
     _check_ranks(types, name)
     plan = []
     for t in types:

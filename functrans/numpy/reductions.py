@@ -6,7 +6,7 @@ Narrow integers are summed in the default integer type, half precision in float3
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,20 +103,21 @@ def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool
     return with_axes(y, t.shape, axes) if keepdims and axes else y
 
 
+class _Fold(NamedTuple):
+    """A reduction: its name, its primitive, the primitive that combines two results, and the result
+    for no elements."""
+
+    name: str
+    primitive: Primitive
+    combine: Primitive
+    unit: Any = None
+
+
 def _fold(
-    name: str,
-    primitive: Primitive,
-    combine: Primitive,
-    unit: Any,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    keepdims: bool,
-    initial: Any,
-    where: Any,
-    upcast: bool = True,
+    fold: _Fold, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, upcast: bool
 ) -> Any:
     """Compute a sum or product."""
+    name, primitive, combine, unit = fold
     a = value_of(a, name)
     t = typeof(a)
     if dtype is initial is where is None and t in _PLAIN:
@@ -133,6 +134,10 @@ def _fold(
         start = _start(initial, typeof(x).dtype, name)
         x = combine(*align(x, start, name))
     return materialize(truth(x, name) if out is BOOL else cast(x, out))
+
+
+_SUM = _Fold("sum", primitives.reduce_sum, primitives.add, 0)
+_PROD = _Fold("prod", primitives.reduce_prod, primitives.mul, 1)
 
 
 def sum(
@@ -164,19 +169,7 @@ def sum(
       >>> print(jnp.sum(jnp.ones((2, 3)), axis=1))
       [3. 3.]
     """
-    return _fold(
-        "sum",
-        primitives.reduce_sum,
-        primitives.add,
-        0,
-        a,
-        axis,
-        dtype,
-        keepdims,
-        initial,
-        where,
-        promote_integers,
-    )
+    return _fold(_SUM, a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
 def prod(
@@ -193,34 +186,18 @@ def prod(
 
     Source: `jax.numpy.prod`.
     """
-    return _fold(
-        "prod",
-        primitives.reduce_prod,
-        primitives.mul,
-        1,
-        a,
-        axis,
-        dtype,
-        keepdims,
-        initial,
-        where,
-        promote_integers,
-    )
+    return _fold(_PROD, a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
 # --- extrema --------------------------------------------------------------------------------------
 
 
-def _extreme(
-    name: str,
-    primitive: Primitive,
-    combine: Primitive,
-    a: Any,
-    axis: Any,
-    keepdims: bool,
-    initial: Any,
-    where: Any,
-) -> Any:
+_MAX = _Fold("max", primitives.reduce_max, primitives.max_)
+_MIN = _Fold("min", primitives.reduce_min, primitives.min_)
+
+
+def _extreme(fold: _Fold, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+    name, primitive, combine, _ = fold
     a = value_of(a, name)
     t = typeof(a)
     axes = axes_of(axis, t.ndim, name)
@@ -258,7 +235,7 @@ def max(
 
     Source: `jax.numpy.max`.
     """
-    return _extreme("max", primitives.reduce_max, primitives.max_, a, axis, keepdims, initial, where)
+    return _extreme(_MAX, a, axis, keepdims, initial, where)
 
 
 def min(
@@ -273,7 +250,7 @@ def min(
 
     Source: `jax.numpy.min`.
     """
-    return _extreme("min", primitives.reduce_min, primitives.min_, a, axis, keepdims, initial, where)
+    return _extreme(_MIN, a, axis, keepdims, initial, where)
 
 
 amax, amin = max, min

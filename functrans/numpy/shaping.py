@@ -14,7 +14,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import brief
 from functrans.ir.types import ArrayType
-from functrans.lax.arguments import not_a_permutation, sizes_of
+from functrans.lax.arguments import sizes_of
 from functrans.numpy import primitives
 from functrans.numpy.indexing import getitem
 from functrans.numpy.linear import diagonal
@@ -181,11 +181,14 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> Array:
     n = typeof(a).ndim
     if axes is None:
         return _permuted(a, tuple(range(n))[::-1])
-    if np.ndim(axes) != 1:
-        raise not_a_permutation("transpose", axes, typeof(a))
-    order = tuple([axis_index(i, n, "transpose") for i in axes])
-    if sorted(order) != list(range(n)):
-        raise not_a_permutation("transpose", axes, typeof(a))
+    order = tuple([axis_index(i, n, "transpose") for i in axes]) if np.ndim(axes) == 1 else ()
+    if np.ndim(axes) != 1 or sorted(order) != list(range(n)):
+        raise invalid(
+            "transpose",
+            f"axes {axes} must name each axis of {typeof(a)} once",
+            f"To reverse the axes: {tuple(range(n))[::-1]}.",
+            errors.NotAPermutation,
+        )
     return _permuted(a, order)
 
 
@@ -301,14 +304,6 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     return broadcast_shape([sizes_of(s) for s in shapes], "broadcast_shapes", (), errors.InvalidArgument)
 
 
-# --- repeating and turning ------------------------------------------------------------------------
-
-
-def cast_all(name: str, arrays: Sequence[Any]) -> list[Any]:
-    """Cast arrays to one dtype."""
-    return [materialize(x) for x in promote_dtypes(list(arrays), name)]
-
-
 # --- join -----------------------------------------------------------------------------------------
 
 
@@ -344,7 +339,7 @@ def _pieces(name: str, arrays: Any) -> list[Any]:
 def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
     xs = _pieces(name, arrays)
     if dtype is None:
-        xs = cast_all(name, xs)
+        xs = [materialize(x) for x in promote_dtypes(xs, name)]
     else:
         xs = [astype(x, dtype) for x in xs]
     if axis is None:
@@ -418,33 +413,27 @@ def split(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: 
 
     Source: `jax.numpy.split`.
     """
-    return _split("split", ary, indices_or_sections, axis)
-
-
-def _split(name: str, ary: Any, sections: Any, axis: int) -> list[Any]:
-    ary = array_of(ary, name)
+    sections: Any = indices_or_sections
+    ary = array_of(ary, "split")
     t = typeof(ary)
-    i = axis_index(axis, t.ndim, name)
+    i = axis_index(axis, t.ndim, "split")
     n = t.shape[i]
     if isinstance(sections, (tuple, list)) or np.ndim(sections):
         ends = [min(max(k + n if k < 0 else k, 0), n) for k in map(operator.index, sections)]
-        bounds = [0, *ends, n]
-        pairs = list(itertools.pairwise(bounds))
+        pairs = list(itertools.pairwise([0, *ends, n]))
         if any(a > b for a, b in pairs):
             pre = (slice(None),) * i
             return [getitem(ary, (*pre, slice(a, max(a, b)))) for a, b in pairs]
-        sizes = [b - a for a, b in pairs]
-    else:
-        parts = operator.index(sections)
-        if parts <= 0:
-            raise invalid(name, f"the number of parts must be positive, got {parts}")
-        size, rest = divmod(n, parts)
-        if rest and name != "array_split":
-            raise invalid(
-                name,
-                f"array split does not result in an equal division: axis {i} of {t} into {parts} "
-                f"parts, remainder {rest}",
-                "Use jnp.array_split, or pass the indices.",
-            )
-        sizes = [size + 1] * rest + [size] * (parts - rest)
-    return list(primitives.split(ary, sizes=tuple(sizes), axis=i))
+        return list(primitives.split(ary, sizes=tuple([b - a for a, b in pairs]), axis=i))
+    parts = operator.index(sections)
+    if parts <= 0:
+        raise invalid("split", f"the number of parts must be positive, got {parts}")
+    size, rest = divmod(n, parts)
+    if rest:
+        raise invalid(
+            "split",
+            f"array split does not result in an equal division: axis {i} of {t} into {parts} "
+            f"parts, remainder {rest}",
+            "Use jnp.array_split, or pass the indices.",
+        )
+    return list(primitives.split(ary, sizes=(size,) * parts, axis=i))
