@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -36,24 +36,17 @@ _T = TypeVar("_T")
 Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> save the result?
 
 
+class _Options(TypedDict, total=False):
+    prevent_cse: bool
+    policy: Policy | None
+    static_argnums: int | Sequence[int]
+    static_argnames: str | Iterable[str]
+
+
 @overload
-def checkpoint(
-    fun: _F,
-    *,
-    prevent_cse: bool = True,
-    policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Iterable[str] = (),
-) -> _F: ...
+def checkpoint(fun: _F, **options: Unpack[_Options]) -> _F: ...
 @overload
-def checkpoint(
-    fun: None = None,
-    *,
-    prevent_cse: bool = True,
-    policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Iterable[str] = (),
-) -> Callable[[_F], _F]: ...
+def checkpoint(fun: None = None, **options: Unpack[_Options]) -> Callable[[_F], _F]: ...
 @boundary
 def checkpoint(
     fun: Callable[..., PyTree] | None = None,
@@ -85,13 +78,7 @@ def checkpoint(
       1.0
     """
     if fun is None:
-        return functools.partial(
-            checkpoint,
-            prevent_cse=prevent_cse,
-            policy=policy,
-            static_argnums=static_argnums,
-            static_argnames=static_argnames,
-        )
+        return functools.partial(checkpoint, **{k: v for k, v in locals().items() if k != "fun"})
     check_callable(fun, "checkpoint")
     statics = StaticArguments(fun, static_argnums, static_argnames)
     if policy is not None and not callable(policy):

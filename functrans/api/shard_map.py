@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
 from functools import partial, wraps
-from typing import Any, TypeVar, overload
+from typing import Any, Required, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -52,28 +52,18 @@ class _Infer:
 INFER = _Infer()
 
 
+class _Options(TypedDict, total=False):
+    out_specs: Required[PyTree]
+    in_specs: PyTree
+    mesh: jax.sharding.Mesh | None
+    axis_names: Set[str]
+    check_vma: bool
+
+
 @overload
-def shard_map(
-    f: _F,
-    /,
-    *,
-    out_specs: PyTree,
-    in_specs: PyTree = INFER,
-    mesh: jax.sharding.Mesh | None = None,
-    axis_names: Set[str] = frozenset(),
-    check_vma: bool = True,
-) -> _F: ...
+def shard_map(f: _F, /, **options: Unpack[_Options]) -> _F: ...
 @overload
-def shard_map(
-    f: None = None,
-    /,
-    *,
-    out_specs: PyTree,
-    in_specs: PyTree = INFER,
-    mesh: jax.sharding.Mesh | None = None,
-    axis_names: Set[str] = frozenset(),
-    check_vma: bool = True,
-) -> Callable[[_F], _F]: ...
+def shard_map(f: None = None, /, **options: Unpack[_Options]) -> Callable[[_F], _F]: ...
 @boundary
 def shard_map(
     f: Callable[..., PyTree] | None = None,
@@ -123,14 +113,7 @@ def shard_map(
       6.0
     """
     if f is None:
-        return partial(
-            shard_map,
-            mesh=mesh,
-            in_specs=in_specs,
-            out_specs=out_specs,
-            axis_names=axis_names,
-            check_vma=check_vma,
-        )
+        return partial(shard_map, **{k: v for k, v in locals().items() if k != "f"})
     check_callable(f, "shard_map")
     if mesh is not None and not isinstance(mesh, jax.sharding.Mesh):
         raise errors.NotAnArray(
