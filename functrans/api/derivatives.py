@@ -45,10 +45,6 @@ _Aux = TypeVar("_Aux")
 _jax: Any = jax  # whose overloads take no `has_aux: bool`
 
 
-def _jvp_of_jax(fun: Any, primals: Any, tangents: Any, has_aux: bool = False) -> Any:
-    return jax.jvp(fun, tuple(primals), tuple(tangents), has_aux)
-
-
 @overload
 def jvp(
     fun: Callable[..., _R],
@@ -68,7 +64,9 @@ def jvp(
     fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool
 ) -> tuple[PyTree, ...]: ...
 @boundary
-@or_by_jax(_jvp_of_jax)
+@or_by_jax(
+    lambda fun, primals, tangents, has_aux=False: jax.jvp(fun, tuple(primals), tuple(tangents), has_aux)
+)
 def jvp(
     fun: Callable[..., PyTree], primals: Sequence[PyTree], tangents: Sequence[PyTree], has_aux: bool = False
 ) -> tuple[PyTree, ...]:
@@ -101,8 +99,11 @@ def jvp(
                 f"jvp: {name} must be a tuple or list with one entry per argument, got "
                 f"{type(given).__name__}, {here()}\nWrite jvp(f, (x,), (dx,))."
             )
-    flat, leaves, tangent_leaves = _primals_and_tangents(fun, primals, tangents, "jvp", has_aux)
-    outs, out_tangents = run_dual(flat, leaves, tangent_leaves)
+    leaves, in_tree = tree.flatten((tuple(primals), {}))
+    leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
+    moving = fitting(tuple(tangents), in_tree, leaves, "jvp", errors.TypeMismatch)
+    flat = Function(fun, in_tree, has_aux)
+    outs, out_tangents = run_dual(flat, leaves, moving)
     out, aux = flat.results(outs)
     dout = flat.unflatten([instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)])
     return (out, dout, aux) if has_aux else (out, dout)
@@ -376,18 +377,6 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
         return tree.unflatten(in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)])[0]
 
     return Partial(transposed, captured)
-
-
-# --- shared ---------------------------------------------------------------------------------------
-
-
-def _primals_and_tangents(
-    fun: Any, primals: Sequence[Any], tangents: Sequence[Any], name: str, has_aux: bool
-) -> tuple[Function, list[Any], list[Any]]:
-    leaves, in_tree = tree.flatten((tuple(primals), {}))
-    leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
-    given = fitting(tuple(tangents), in_tree, leaves, name, errors.TypeMismatch)
-    return Function(fun, in_tree, has_aux), leaves, given
 
 
 # --- the pullback that `vjp` returns --------------------------------------------------------------

@@ -15,6 +15,7 @@ import os
 import re
 import weakref
 from collections import deque
+from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -81,17 +82,18 @@ def new_serial() -> int:
 
 def codes(fun: Any) -> tuple[CodeType, ...]:
     """Return the code objects of a function and of those it wraps, from the outside in."""
-    found: list[CodeType] = []
+    calls = [(f, vars(type(f)).get("__call__")) for f in _wrapped(fun)]  # of callable objects
+    found = [getattr(f, "__code__", None) or getattr(call, "__code__", None) for f, call in calls]
+    return tuple([code for code in found if code is not None])
+
+
+def _wrapped(fun: Any) -> Iterator[Any]:
+    """Return a function and those it wraps, from the outside in."""
     for _ in range(100):
-        call = vars(type(fun)).get("__call__")  # for a callable object
-        code = getattr(fun, "__code__", None) or getattr(call, "__code__", None)
-        if code is not None:
-            found.append(code)
-        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
-        if inner is None:
-            break
-        fun = inner
-    return tuple(found)
+        yield fun
+        fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
+        if fun is None:
+            return
 
 
 def _defined_at(code: CodeType) -> Any:
@@ -206,28 +208,24 @@ def _closure(fun: Any) -> dict[str, Value]:
     """Return the values that the user's function depends on besides its arguments: closure cells,
     defaults, scalar globals, `self`, and arguments of a partial."""
     found: dict[str, Value] = {}
-    for _ in range(100):
-        code = getattr(fun, "__code__", None)
+    for f in _wrapped(fun):
+        code = getattr(f, "__code__", None)
         if code is not None and not is_library(code):
-            for name, cell in zip(code.co_freevars, getattr(fun, "__closure__", None) or (), strict=False):
+            for name, cell in zip(code.co_freevars, getattr(f, "__closure__", None) or (), strict=False):
                 found[name] = _cell(cell)
-            defaults = getattr(fun, "__defaults__", None) or ()
+            defaults = getattr(f, "__defaults__", None) or ()
             named = code.co_varnames[: code.co_argcount]
             for name, x in zip(named[len(named) - len(defaults) :], defaults, strict=True):
                 found[f"{name} (its default)"] = _value(x)
             for name in code.co_names:
-                x = getattr(fun, "__globals__", {}).get(name)
+                x = getattr(f, "__globals__", {}).get(name)
                 if isinstance(x, (bool, int, float, complex, str)):
                     found[f"the global {name}"] = _value(x)
-            if getattr(fun, "__self__", None) is not None:
-                found["self"] = _value(fun.__self__)
-        if isinstance(fun, functools.partial):
-            given = {**{f"args[{i}]": x for i, x in enumerate(fun.args)}, **fun.keywords}
+            if getattr(f, "__self__", None) is not None:
+                found["self"] = _value(f.__self__)
+        if isinstance(f, functools.partial):
+            given = {**{f"args[{i}]": x for i, x in enumerate(f.args)}, **f.keywords}
             found.update({f"{name} of the partial": _value(x) for name, x in given.items()})
-        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
-        if inner is None:
-            break
-        fun = inner
     return found
 
 

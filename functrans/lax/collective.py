@@ -157,8 +157,7 @@ def pmax(
       >>> print(scaled(jnp.array([1.0, 2.0, 4.0])))
       [0.25 0.5  1.  ]
     """
-    leaves, structure = tree.flatten(x)
-    return tree.unflatten(structure, _reduced("pmax", leaves, axis_name, axis_index_groups))
+    return _reduced("pmax", x, axis_name, axis_index_groups)
 
 
 def pmin(
@@ -183,18 +182,17 @@ def pmin(
       >>> print(above(jnp.array([3, 2, 4])))
       [1 0 2]
     """
-    leaves, structure = tree.flatten(x)
-    return tree.unflatten(structure, _reduced("pmin", leaves, axis_name, axis_index_groups))
+    return _reduced("pmin", x, axis_name, axis_index_groups)
 
 
-def _reduced(operation: str, leaves: list[Any], axis_name: Any, groups: Any) -> list[Any]:
+def _reduced(operation: str, x: PyTree, axis_name: Any, groups: Any) -> PyTree:
     """Reduce each leaf over its own axes, if any are given, and over the named axes."""
     names, axes = _positions(operation, axis_name, groups)
-    folded = [_folded(f"reduce_{operation[1:]}", v, axes) for v in leaves]
+    folded = tree.map(lambda v: _folded(f"reduce_{operation[1:]}", v, axes), x)
     if not names:
         return folded
     group = over(operation, names, groups)
-    return [PRIMITIVES[operation](as_array(v), **group) for v in folded]
+    return tree.map(lambda v: PRIMITIVES[operation](as_array(v), **group), folded)
 
 
 def _positions(operation: str, axis_name: Any, groups: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:

@@ -12,7 +12,6 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.flags import flags
 from functrans.ir.source import brief, here
-from functrans.ir.types import ArrayType
 from functrans.lax.arguments import as_array, axis_index, invalid
 from functrans.lax.staging import (
     array_leaves,
@@ -81,11 +80,11 @@ def scan(
     unroll = _unroll(unroll, n)
     if n and flags.jax_disable_jit:
         return _in_python(f, init, xs, n, reverse)
-    rows = [t.update(shape=t.shape[1:]) for t in map_types(arrays)]
+    rows = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in arrays]]
     in_tree = tree.structure(((init, xs), {}))
     m = len(carry)
     made, carry = stable(lambda types: staged(f, in_tree, [*types, *rows], "scan"), carry)
-    types = map_types(carry)
+    types = [typeof(x) for x in carry]
     pair = made.out_tree.children()
     if len(pair) != 2:
         raise errors.TypeMismatch(
@@ -141,14 +140,9 @@ def _stacked(*rows: Any) -> Any:
     return concatenate(*one, dimension=0) if len(one) > 1 else one[0]
 
 
-def map_types(xs: list[Any]) -> list[ArrayType]:
-    """Return the types of values."""
-    return [typeof(x) for x in xs]
-
-
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
     """Return the number of steps."""
-    types = map_types(arrays)
+    types = [typeof(x) for x in arrays]
     for path, t in zip(tree.path_names(xs, "xs"), types, strict=True):
         if not t.shape:
             raise invalid(name, f"{path} must have a leading axis to loop over, got {t}")
@@ -243,7 +237,7 @@ def _rows(f: Any, _: Any, xs: Any) -> tuple[Any, Any]:
 def _batched(f: Any, rows: Any) -> Any:
     leaves, structure = array_leaves(rows)
     size = typeof(leaves[0]).shape[0]
-    types = [t.update(shape=t.shape[1:]) for t in map_types(leaves)]
+    types = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in leaves]]
     in_tree = tree.structure(((tree.unflatten(structure, leaves),), {}))
     made = staged(f, in_tree, types, "map")
     dims = (*[None] * len(made.captured), *[0] * len(leaves))
@@ -280,7 +274,7 @@ def associative_scan(
     if not leaves:
         return elems
     axis = axis_index(axis, typeof(leaves[0]).ndim, "associative_scan")
-    sizes = {t.shape[axis] if t.ndim > axis else None for t in map_types(leaves)}
+    sizes = {t.shape[axis] if t.ndim > axis else None for t in [typeof(x) for x in leaves]}
     if len(sizes) > 1:
         raise invalid("associative_scan", f"sizes along axis {axis} must be equal, got {sizes}")
     if reverse:

@@ -26,7 +26,7 @@ from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape, stack
 from functrans.primitives.distributed.sharding import traced_by_jax
-from functrans.trace import AnyTracer, Tracer, concrete_value, is_jax_tracer, literal, typeof
+from functrans.trace import Tracer, concrete_value, is_jax_tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
@@ -206,13 +206,6 @@ def canonical_float() -> Any:
 # --- filled ---------------------------------------------------------------------------------------
 
 
-def _filled(value: Any, t: ArrayType) -> Any:
-    made = filled(value, t)
-    if t.weak_type and not isinstance(made, AnyTracer):  # only JAX can make a weakly typed array
-        return jax.numpy.full(t.shape, literal(value, t).value)
-    return made
-
-
 @placeable
 def zeros(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None
@@ -260,7 +253,7 @@ def full(
         t = typeof(fill_value)
         if dtype is not None:
             return filled(fill_value, ArrayType(to, user_dtype(dtype)))
-        return _filled(fill_value, t.update(shape=to))
+        return filled(fill_value, t.update(shape=to))
     x = array(fill_value)
     return broadcast_to(x if dtype is None else astype(x, dtype), to)
 
@@ -286,7 +279,7 @@ def zeros_like(
 
     Source: `jax.numpy.zeros_like`.
     """
-    return _filled(0, _like(a, dtype, shape, "zeros_like"))
+    return filled(0, _like(a, dtype, shape, "zeros_like"))
 
 
 @placeable
@@ -302,7 +295,7 @@ def ones_like(
 
     Source: `jax.numpy.ones_like`.
     """
-    return _filled(1, _like(a, dtype, shape, "ones_like"))
+    return filled(1, _like(a, dtype, shape, "ones_like"))
 
 
 @placeable
@@ -313,7 +306,7 @@ def empty_like(
 
     Source: `jax.numpy.empty_like`.
     """
-    return _filled(0, _like(prototype, dtype, shape, "empty_like"))
+    return filled(0, _like(prototype, dtype, shape, "empty_like"))
 
 
 @placeable
@@ -332,7 +325,7 @@ def full_like(
     """
     t = _like(a, dtype, shape, "full_like")
     if fill_value.__class__ in SCALARS:
-        return _filled(fill_value, t)
+        return filled(fill_value, t)
     made = array(fill_value)
     weak = t.weak_type and not typeof(made).ndim
     return broadcast_to(cast(made, t.dtype, weak), t.shape)

@@ -146,11 +146,6 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
     return None if number != number else number  # NaN is the default
 
 
-def as_array(x: Any, name: str, position: int = 0) -> Any:
-    """Convert an argument to an array."""
-    return materialize(array_of(x, name, position))
-
-
 def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
     """Raise an error for x[index] = value that says what to write instead."""
     raise errors.NotSupported(

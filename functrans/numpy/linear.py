@@ -156,18 +156,26 @@ def dot(
     Source: `jax.numpy.dot`.
     """
     a, b, ta, tb = _operands("dot", a, b)
-    n, m = len(ta.shape), len(tb.shape)
-    if n == 0 or m == 0:
-        lhs, rhs = tuple(range(n)), tuple(range(m))
-        return contract(a, b, lhs, rhs, lhs or rhs, precision, preferred_element_type)
-    k = max(m - 2, 0)
-    if ta.shape[-1] != tb.shape[k]:
-        raise _disagree("dot", ta, tb, n - 1, k)
-    summed = n - 1
+    ours, theirs = ((), ()) if 0 in (ta.ndim, tb.ndim) else ((ta.ndim - 1,), (max(tb.ndim - 2, 0),))
+    return _summed("dot", a, b, ours, theirs, precision, preferred_element_type)
+
+
+def _summed(name: str, a: Any, b: Any, ours: Axes, theirs: Axes, precision: Any, preferred: Any) -> Any:
+    """Contract axes of a with axes of b; the other axes of a come first in the result, then those of b."""
+    ta, tb = typeof(a), typeof(b)
+    for i, j in zip(ours, theirs, strict=True):
+        if ta.shape[i] != tb.shape[j]:
+            raise _disagree(name, ta, tb, i, j)
+    return contract(a, b, *_paired_axes(ta.ndim, tb.ndim, ours, theirs), precision, preferred)
+
+
+@cached("axes of dot, inner and tensordot", 256)
+def _paired_axes(n: int, m: int, ours: Axes, theirs: Axes) -> tuple[Axes, Axes, Axes]:
+    """Names of the axes of arrays of n and m axes, which are summed in pairs, and of the result."""
+    paired, fresh = dict(zip(theirs, ours, strict=True)), iter(range(n, n + m))
     lhs = tuple(range(n))
-    kept = tuple(range(n, n + m - 1))
-    rhs = (*kept[:k], summed, *kept[k:])
-    return contract(a, b, lhs, rhs, (*lhs[:-1], *kept), precision, preferred_element_type)
+    rhs = tuple([paired[j] if j in paired else next(fresh) for j in range(m)])
+    return lhs, rhs, tuple([k for k in (*lhs, *rhs) if k not in ours])
 
 
 def inner(
@@ -183,15 +191,8 @@ def inner(
     Source: `jax.numpy.inner`.
     """
     a, b, ta, tb = _operands("inner", a, b)
-    n, m = len(ta.shape), len(tb.shape)
-    if n == 0 or m == 0:
-        lhs, rhs = tuple(range(n)), tuple(range(m))
-        return contract(a, b, lhs, rhs, lhs or rhs, precision, preferred_element_type)
-    if ta.shape[-1] != tb.shape[-1]:
-        raise _disagree("inner", ta, tb, n - 1, m - 1)
-    kept = tuple(range(n, n + m - 1))
-    lhs = tuple(range(n))
-    return contract(a, b, lhs, (*kept, n - 1), (*lhs[:-1], *kept), precision, preferred_element_type)
+    ours, theirs = ((), ()) if 0 in (ta.ndim, tb.ndim) else ((ta.ndim - 1,), (tb.ndim - 1,))
+    return _summed("inner", a, b, ours, theirs, precision, preferred_element_type)
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
@@ -264,14 +265,7 @@ def tensordot(
         ours, theirs = tuple(range(n - count, n)), tuple(range(count))
     if len(ours) != len(theirs):
         raise mismatch("tensordot", f"axes must list equally many axes of both operands, got {axes}")
-    rhs = list(range(n, n + m))
-    for i, j in zip(ours, theirs, strict=True):
-        if ta.shape[i] != tb.shape[j]:
-            raise _disagree("tensordot", ta, tb, i, j)
-        rhs[j] = i
-    lhs = tuple(range(n))
-    out = tuple([k for k in (*lhs, *rhs) if not (k in lhs and k in rhs)])
-    return contract(a, b, lhs, tuple(rhs), out, precision, preferred_element_type)
+    return _summed("tensordot", a, b, ours, theirs, precision, preferred_element_type)
 
 
 def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
