@@ -197,11 +197,7 @@ def contraction_options(precision: Any, preferred: Any) -> dict[str, Any]:
     """Return the parameters `precision` and `preferred`, if they are not the default."""
     if precision is None:
         precision = _CONFIG.jax_default_matmul_precision
-    made = {}
-    if precision is not None:
-        made["precision"] = canonical_precision(precision)
-        if made["precision"] is None:
-            del made["precision"]
+    made: dict[str, Any] = {} if precision is None else {"precision": canonical_precision(precision)}
     if preferred is not None:
         made["preferred"] = jax.numpy.dtype(canonical_dtype(preferred))
     return made

@@ -52,7 +52,8 @@ def conv_dimension_numbers(
             f"{tuple(rhs_shape)}"
         )
     if dimension_numbers is None:
-        return _default_numbers(n)
+        axes = tuple(range(n))
+        return ConvDimensionNumbers(axes, axes, axes)
     return _numbers(n, tuple(dimension_numbers))
 
 
@@ -83,14 +84,8 @@ def padtype_to_pads(
             f"unknown padding {padding!r}, {here()}\n"
             "Use 'SAME', 'SAME_LOWER', 'VALID' or one pair (low, high) per spatial axis."
         )
-    sizes = [
-        integers(given, "padtype_to_pads", what)
-        for given, what in (
-            (in_shape, "in_shape"),
-            (window_shape, "window_shape"),
-            (window_strides, "window_strides"),
-        )
-    ]
+    given = {"in_shape": in_shape, "window_shape": window_shape, "window_strides": window_strides}
+    sizes = [integers(numbers, "padtype_to_pads", what) for what, numbers in given.items()]
     made = []
     for n, k, s in zip(*sizes, strict=True):
         extra = max(0, (-(-n // s) - 1) * s + k - n)
@@ -105,12 +100,6 @@ def _wrong(problem: str) -> errors.TypeMismatch:
 
 def _bad_value(problem: str) -> errors.InvalidArgument:
     return errors.InvalidArgument(f"conv_general_dilated: {problem}, {here()}")
-
-
-@cached("layouts of convolutions by rank", 64)
-def _default_numbers(n: int) -> ConvDimensionNumbers:
-    axes = tuple(range(n))
-    return ConvDimensionNumbers(axes, axes, axes)
 
 
 @cached("layouts of convolutions", 256)
@@ -170,11 +159,8 @@ def plan_of(
             "use conv_transpose"
         )
     lhs_dilation, rhs_dilation = lhs_dilation or (1,) * n, rhs_dilation or (1,) * n
-    for what, given in (
-        ("window_strides", strides),
-        ("lhs_dilation", lhs_dilation),
-        ("rhs_dilation", rhs_dilation),
-    ):
+    steps = {"window_strides": strides, "lhs_dilation": lhs_dilation, "rhs_dilation": rhs_dilation}
+    for what, given in steps.items():
         if len(given) != n or any(step < 1 for step in given):
             raise _bad_value(f"{what} must hold one positive number per spatial axis, {n}, got {given}")
     if isinstance(padding, str):

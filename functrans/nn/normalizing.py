@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.lax.arguments import placeable, sizes_of
-from functrans.numpy import moments, reductions, ufuncs
+from functrans.numpy import moments, ufuncs
 from functrans.numpy.promotion import (
     align_inexact,
     axes_of,
@@ -38,7 +38,7 @@ from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes, resha
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike, Axis, Device, DTypeLike, PyTree
 
-__all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]
+__all__ = ["log_softmax", "logsumexp", "one_hot", "softmax", "standardize"]
 
 Axes = tuple[int, ...]
 
@@ -204,29 +204,6 @@ def logsumexp(
         out = _with_ones(out, t.shape, axes)
         signed = _with_ones(signed, t.shape, axes) if return_sign else None
     return (out, signed) if return_sign else out
-
-
-@composite
-def logmeanexp(
-    x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False
-) -> Array:
-    """log(mean(exp(x))) over axes.
-
-    Source: `jax.nn.logmeanexp`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.nn.logmeanexp(jnp.zeros(3)))
-      0.0
-    """
-    out = logsumexp(x, axis, keepdims=keepdims, where=where)
-    shape, dtype = typeof(x).shape, typeof(out).dtype
-    axes = axes_of(axis, len(shape), "logmeanexp")
-    if where is None:
-        n = math.prod([shape[i] for i in axes])
-        return sub(out, splat(float(np.log(np.asarray(n, dtype))), typeof(out)))
-    count = reductions.sum(_mask_of(where, shape, "logmeanexp"), axis, dtype, keepdims=keepdims)
-    return sub(out, log(count))
 
 
 # --- one-hot, standardize -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import primitives
 from functrans.numpy.primitives import select_n
 from functrans.numpy.promotion import (
@@ -53,15 +53,11 @@ def same(x: Any, value: Any) -> Any:
     return scalar(value, typeof(x))
 
 
-def beside(t: ArrayType) -> ArrayType:
-    """Return the type of JAX's constants that are combined with type t: weakly typed, like a Python
-    number, only if t is a weakly typed scalar."""
-    return t.strong() if t.shape else t
-
-
 def constant(x: Any, value: Any) -> Any:
-    """Return a literal of x's shape, with the type of a constant that is combined with x."""
-    return scalar(value, beside(typeof(x)))
+    """Return a literal of x's shape with the type of JAX's constants that are combined with x: weakly
+    typed, like a Python number, only if x is a weakly typed scalar."""
+    t = typeof(x)
+    return scalar(value, t.strong() if t.shape else t)
 
 
 # --- division -------------------------------------------------------------------------------------

@@ -289,19 +289,14 @@ def promote_dtypes(xs: Sequence[Any], name: str) -> list[Any]:
     return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
 
 
-def promote_inexact(xs: Sequence[Any], name: str) -> list[Any]:
-    """Promote operands to one inexact dtype; each keeps its shape."""
+def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
+    """Promote and broadcast operands to one shape and one inexact dtype."""
     xs = [value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     dtype, weak = promote(types)
     dtype = inexact_dtype(dtype)
-    return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
-
-
-def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
-    """Promote and broadcast operands to one shape and one inexact dtype."""
-    xs = promote_inexact(xs, name)
-    types = [typeof(x) for x in xs]
+    xs = [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
+    types = tuple([typeof(x) for x in xs])
     _check_ranks(types, name)
     shape = broadcast_shape([t.shape for t in types], name, types)
     return [expand(x, shape) for x in xs]
