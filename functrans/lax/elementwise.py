@@ -129,7 +129,8 @@ class _Binary(Protocol):
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
 
 
-def _documented(function: _F, name: str, does: str, example: str) -> _F:
+def documented(function: _F, name: str, does: str, example: str) -> _F:
+    """Name and document a function of `lax`; `example` is `arguments -> printed result`."""
     arguments, _, result = example.partition(" -> ")
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
@@ -140,13 +141,13 @@ def _documented(function: _F, name: str, does: str, example: str) -> _F:
 
 
 def _unary(name: str, does: str, example: str, primitive: str = "") -> _Unary:
-    """Make a function of one array; `example` is `arguments -> printed result`."""
+    """Make a function of one array."""
     p = primitive or name  # looked up at each call: the rare ones' modules need not be imported
 
     def function(x: ArrayLike) -> Array:
         return bind(PRIMITIVES[p], (operand(x),), {})
 
-    return _documented(function, name, does, example)
+    return documented(function, name, does, example)
 
 
 def _accurate(name: str, does: str, example: str) -> _Accurate:
@@ -162,7 +163,7 @@ def _accurate(name: str, does: str, example: str) -> _Accurate:
             how = member(AccuracyMode, accuracy, name, "accuracy", errors.UnsupportedChoice)
         return bind(p, (operand(x),), {"accuracy": how})
 
-    return _documented(function, name, does, example)
+    return documented(function, name, does, example)
 
 
 def _binary(name: str, does: str, example: str, primitive: str = "") -> _Binary:
@@ -172,7 +173,7 @@ def _binary(name: str, does: str, example: str, primitive: str = "") -> _Binary:
     def function(x: ArrayLike, y: ArrayLike) -> Array:
         return bind(PRIMITIVES[p], operands(x, y), {})
 
-    return _documented(function, name, does, example)
+    return documented(function, name, does, example)
 
 
 neg: _Unary = _unary("neg", "-x.", "2.0 -> -2.0")

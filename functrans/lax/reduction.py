@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
 from functrans.ir.types import canonical_dtype
 from functrans.lax.arguments import as_array, integer, integers, invalid, placed
+from functrans.lax.elementwise import documented
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise.conversion import strong
 from functrans.typing import Array, ArrayLike, Device, DTypeLike
@@ -40,9 +41,6 @@ def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
     return found
 
 
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
 class _Reduction(Protocol):
     def __call__(self, operand: ArrayLike, axes: Sequence[int]) -> Array: ...
 
@@ -55,16 +53,15 @@ class _Running(Protocol):
     def __call__(self, operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array: ...
 
 
-def _reduction(name: str, what: str, example: str, bits: bool = False) -> _Reduction:
-    """Make a function (operand, axes) of the primitive of the same name. `bits`: it is bitwise, and
-    its result is never weakly typed."""
+def _reduction(name: str, what: str, example: str) -> _Reduction:
+    """Make a function (operand, axes) of the primitive of the same name."""
     primitive = PRIMITIVES[name]
 
     def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
-        x = strong(as_array(operand)) if bits else as_array(operand)
+        x = as_array(operand)
         return primitive(x, axes=_axes(axes, len(x.shape), name))
 
-    return _documented(reduction, name, f"{what} over the axes `axes`.", example)
+    return documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
 def _placed_reduction(name: str, what: str, example: str) -> _PlacedReduction:
@@ -74,36 +71,30 @@ def _placed_reduction(name: str, what: str, example: str) -> _PlacedReduction:
     def reduction(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array:
         return placed(plain(operand, axes), out_sharding)
 
-    return _documented(reduction, name, f"{what} over the axes `axes`.", example)
+    return documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
-def _documented(function: _F, name: str, what: str, example: str) -> _F:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{what}\n\n    Source: `jax.lax.{name}`.\n\n    >>> {example}\n    "
-    return function
+def _bitwise(name: str, what: str, example: str) -> _Reduction:
+    """Make a reduction whose result is never weakly typed."""
+    plain = _reduction(name, what, example)
+
+    def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
+        return plain(strong(as_array(operand)), axes)
+
+    return documented(reduction, name, f"{what} of booleans or bits over the axes `axes`.", example)
 
 
-reduce_sum: _PlacedReduction = _placed_reduction(
-    "reduce_sum", "Sum", "print(reduce_sum(np.ones((2, 3)), (1,)))\n    [3. 3.]"
-)
-reduce_prod: _Reduction = _reduction(
-    "reduce_prod", "Multiply", "print(reduce_prod(np.array([2, 3]), (0,)))\n    6"
-)
+reduce_sum: _PlacedReduction = _placed_reduction("reduce_sum", "Sum", "np.ones((2, 3)), (1,) -> [3. 3.]")
+reduce_prod: _Reduction = _reduction("reduce_prod", "Multiply", "np.array([2, 3]), (0,) -> 6")
 reduce_max: _PlacedReduction = _placed_reduction(
-    "reduce_max", "Take the largest element", "print(reduce_max(np.array([2, 3]), (0,)))\n    3"
+    "reduce_max", "Take the largest element", "np.array([2, 3]), (0,) -> 3"
 )
 reduce_min: _PlacedReduction = _placed_reduction(
-    "reduce_min", "Take the smallest element", "print(reduce_min(np.array([2, 3]), (0,)))\n    2"
+    "reduce_min", "Take the smallest element", "np.array([2, 3]), (0,) -> 2"
 )
-reduce_and: _Reduction = _reduction(
-    "reduce_and", "`and` of booleans or bits", "print(reduce_and(np.array([2, 3]), (0,)))\n    2", bits=True
-)
-reduce_or: _Reduction = _reduction(
-    "reduce_or", "`or` of booleans or bits", "print(reduce_or(np.array([2, 3]), (0,)))\n    3", bits=True
-)
-reduce_xor: _Reduction = _reduction(
-    "reduce_xor", "`xor` of booleans or bits", "print(reduce_xor(np.array([2, 3]), (0,)))\n    1", bits=True
-)
+reduce_and: _Reduction = _bitwise("reduce_and", "`and`", "np.array([2, 3]), (0,) -> 2")
+reduce_or: _Reduction = _bitwise("reduce_or", "`or`", "np.array([2, 3]), (0,) -> 3")
+reduce_xor: _Reduction = _bitwise("reduce_xor", "`xor`", "np.array([2, 3]), (0,) -> 1")
 
 
 # --- positions ------------------------------------------------------------------------------------
@@ -155,17 +146,13 @@ def _running(name: str, what: str, example: str) -> _Running:
         return primitive(x, axis=axis, reverse=bool(reverse))
 
     what = f"{what} along an axis, from its end if `reverse`."
-    return _documented(running, name, what, example)
+    return documented(running, name, what, example)
 
 
-cumsum: _Running = _running("cumsum", "Running sums", "print(cumsum(np.array([1, 2, 3])))\n    [1 3 6]")
-cumprod: _Running = _running(
-    "cumprod", "Running products", "print(cumprod(np.array([1, 2, 3])))\n    [1 2 6]"
-)
-cummax: _Running = _running("cummax", "Running maxima", "print(cummax(np.array([1, 3, 2])))\n    [1 3 3]")
-cummin: _Running = _running("cummin", "Running minima", "print(cummin(np.array([3, 1, 2])))\n    [3 1 1]")
+cumsum: _Running = _running("cumsum", "Running sums", "np.array([1, 2, 3]) -> [1 3 6]")
+cumprod: _Running = _running("cumprod", "Running products", "np.array([1, 2, 3]) -> [1 2 6]")
+cummax: _Running = _running("cummax", "Running maxima", "np.array([1, 3, 2]) -> [1 3 3]")
+cummin: _Running = _running("cummin", "Running minima", "np.array([3, 1, 2]) -> [3 1 1]")
 cumlogsumexp: _Running = _running(
-    "cumlogsumexp",
-    "log of running sums of exp",
-    "print(cumlogsumexp(np.zeros(2, np.float32)).round(2))\n    [0.   0.69]",
+    "cumlogsumexp", "log of running sums of exp", "np.zeros(2, np.float32) -> [0. 0.69314...]"
 )

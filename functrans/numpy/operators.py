@@ -235,10 +235,6 @@ def _contains(self: Tracer, item: Any) -> bool:
     return bool(reductions.any(ufuncs.equal(self, item)))
 
 
-def _set(self: Tracer, index: Any, value: Any) -> None:
-    indexing.setitem(self, index, value)
-
-
 def _delete(self: Tracer, index: Any) -> None:
     raise errors.NotSupported(
         f"elements of a traced {self.type} cannot be deleted (arrays are immutable), {here()}\n"
@@ -287,10 +283,6 @@ def _transpose(self: Tracer, *axes: Any) -> Any:
 def _astype(self: Tracer, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """Cast the array to another dtype. Source: `jax.Array.astype`."""
     return selecting.astype(self, dtype, copy=copy, device=device)
-
-
-def _clip(self: Tracer, min: Any = None, max: Any = None) -> Any:
-    return selecting.clip(self, min, max)
 
 
 def _view(self: Tracer, dtype: Any = None, type: None = None) -> Any:
@@ -361,7 +353,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "astype": _astype,
     "block_until_ready": _block_until_ready,
     "byteswap": _byteswap,
-    "clip": _clip,
+    "clip": selecting.clip,
     "compress": _compress,
     "conj": ufuncs.conjugate,
     "conjugate": ufuncs.conjugate,
@@ -399,7 +391,7 @@ def _attach() -> None:
         "iter": _iter,
         "contains": _contains,
         "getitem": indexing.getitem,
-        "setitem": _set,
+        "setitem": indexing.setitem,
         "delitem": _delete,
         "trunc": arithmetic.trunc,
         "floor": ufuncs.floor,

@@ -83,8 +83,14 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 _OURS: set[Any] = set()
 
 
-def _attach(*functions: Callable[..., Any]) -> None:
-    for function in functions:
+_WITH_METHODS = (
+    "add multiply subtract maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or "
+    "logical_xor negative"
+)
+
+
+def _attach() -> None:
+    for function in (*[getattr(ufuncs, name) for name in _WITH_METHODS.split()], logaddexp, logaddexp2):
         _OURS.add(function)
         theirs = getattr(jax.numpy, function.__name__)
         for name in ("nin", "nout", "nargs", "identity"):
@@ -93,22 +99,7 @@ def _attach(*functions: Callable[..., Any]) -> None:
             setattr(function, name, _method(theirs, name))
 
 
-_attach(
-    ufuncs.add,
-    ufuncs.multiply,
-    ufuncs.subtract,
-    ufuncs.maximum,
-    ufuncs.minimum,
-    ufuncs.bitwise_and,
-    ufuncs.bitwise_or,
-    ufuncs.bitwise_xor,
-    ufuncs.logical_and,
-    ufuncs.logical_or,
-    ufuncs.logical_xor,
-    ufuncs.negative,
-    logaddexp,
-    logaddexp2,
-)
+_attach()
 
 
 # --- public versions ------------------------------------------------------------------------------
