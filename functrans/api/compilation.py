@@ -199,31 +199,26 @@ class Compiled:
 
     def lower(self, *args: PyTree, **kwargs: PyTree) -> Lowered:
         """Lower as `jax.jit` does, with the options for the program."""
-
-        def again() -> Lowered:
-            self.clear_cache()
-            return self.lower(*args, **kwargs)
-
         try:
             lowered = self._jitted(self._shared.preferred).lower(*args, **kwargs)
         except compiler_options.Other as other:
             lowered = self.switched(other, lambda jitted: jitted.lower, args, kwargs)
-        return xla.recompiling(lowered, again)
+        return xla.recompiling(lowered, lambda: self._cleared().lower(*args, **kwargs))
 
     def trace(self, *args: PyTree, **kwargs: PyTree) -> Traced:
         """Trace as `jax.jit` does, with the default options."""
-
-        def again() -> Traced:
-            self.clear_cache()
-            return self.trace(*args, **kwargs)
-
         with compiler_options.fixed():
-            return xla.relowering(self.base.trace(*args, **kwargs), again)
+            traced = self.base.trace(*args, **kwargs)
+        return xla.relowering(traced, lambda: self._cleared().trace(*args, **kwargs))
 
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Return the result types as `jax.jit` does."""
         with compiler_options.fixed():
             return self.base.eval_shape(*args, **kwargs)
+
+    def _cleared(self) -> Self:
+        self.clear_cache()
+        return self
 
     def clear_cache(self) -> None:
         """Clear the caches of all the callables."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from jax.lax import ConvDimensionNumbers, PrecisionLike
@@ -12,7 +13,7 @@ from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.lax.arguments import integers
+from functrans.lax.arguments import integers, invalid, mismatch
 from functrans.lax.contraction import contraction_options
 from functrans.primitives.contractions.convolution import conv_general_dilated as _convolution
 from functrans.primitives.reductions.windows import dilated
@@ -94,12 +95,8 @@ def padtype_to_pads(
     return made
 
 
-def _wrong(problem: str) -> errors.TypeMismatch:
-    return errors.TypeMismatch(f"conv_general_dilated: {problem}, {here()}")
-
-
-def _bad_value(problem: str) -> errors.InvalidArgument:
-    return errors.InvalidArgument(f"conv_general_dilated: {problem}, {here()}")
+_wrong = partial(mismatch, "conv_general_dilated")
+_bad_value = partial(invalid, "conv_general_dilated")
 
 
 @cached("layouts of convolutions", 256)
