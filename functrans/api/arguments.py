@@ -146,6 +146,16 @@ def check_callable(fun: Any, name: str) -> None:
         )
 
 
+def check_tuples(name: str, example: str, **given: Any) -> None:
+    """Raise an error unless the arguments of a transformation are tuples or lists."""
+    for what, value in given.items():
+        if not isinstance(value, (tuple, list)):
+            raise errors.NotAnArray(
+                f"{name}: {what} must be a tuple or list with one entry per argument, got "
+                f"{type(value).__name__}, {here()}\nWrite {example}."
+            )
+
+
 def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
     """Return `argnums` as a tuple, and whether it was given as a sequence."""
     if isinstance(argnums, int):

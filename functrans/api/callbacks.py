@@ -382,15 +382,13 @@ def _debug_print(
     _debug_callback(show, f"print {fmt!r}", args, kwargs, ordered, partitioned)
 
 
-class _Places(string.Formatter):
-    """A formatter that records which values a format uses, and formats nothing."""
+class _Unused(string.Formatter):
+    """A formatter that formats nothing, and records which values a format does not use."""
 
-    def __init__(self) -> None:
-        self.used: set[Any] = set()
+    keys: list[Any]
 
-    def get_value(self, key: Any, args: Any, kwargs: Any) -> Any:
-        self.used.add(key)
-        return super().get_value(key, args, kwargs)
+    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+        self.keys = [key for key in (*range(len(args)), *kwargs) if key not in used_args]
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return ""
@@ -400,20 +398,18 @@ class _Places(string.Formatter):
 
 
 def _check_format(fmt: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> None:
-    places = _Places()
-    given = [*range(len(args)), *kwargs]
+    unused = _Unused()
     try:
-        places.format(fmt, *args, **kwargs)
+        unused.format(fmt, *args, **kwargs)
     except (IndexError, KeyError) as error:
         problem = f"has a placeholder for {error.args[0]!r}, but no such argument"
         if isinstance(error, IndexError):
             problem = f"has more placeholders than positional arguments ({len(args)})"
         fix = "Pass one argument per placeholder; write {{ and }} for literal braces."
     else:
-        unused = [key for key in given if key not in places.used]
-        if not unused:
+        if not unused.keys:
             return
-        shown = ", ".join([f"argument {k}" if k.__class__ is int else k for k in unused])
+        shown = ", ".join([f"argument {k}" if k.__class__ is int else k for k in unused.keys])
         problem = f"has no placeholder for {shown}"
         fix = "Was it an f-string? Use a plain string: it is formatted when the program runs."
     raise errors.InvalidFormat(f"{name}: the format {fmt!r} {problem}, {here()}\n{fix}")

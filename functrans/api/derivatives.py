@@ -17,6 +17,7 @@ from functrans.api.arguments import (
     check_callable,
     check_inputs,
     check_loss,
+    check_tuples,
     choose,
     cotangents,
     fitting,
@@ -93,12 +94,7 @@ def jvp(
       9.0 6.0
     """
     check_callable(fun, "jvp")
-    for name, given in (("primals", primals), ("tangents", tangents)):
-        if not isinstance(given, (tuple, list)):
-            raise errors.NotAnArray(
-                f"jvp: {name} must be a tuple or list with one entry per argument, got "
-                f"{type(given).__name__}, {here()}\nWrite jvp(f, (x,), (dx,))."
-            )
+    check_tuples("jvp", "jvp(f, (x,), (dx,))", primals=primals, tangents=tangents)
     leaves, in_tree = tree.flatten((tuple(primals), {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
     moving = fitting(tuple(tangents), in_tree, leaves, "jvp", errors.TypeMismatch)

@@ -11,7 +11,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import Function, as_array, check_callable, instantiate
+from functrans.api.arguments import Function, as_array, check_callable, check_tuples, instantiate
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
@@ -64,12 +64,7 @@ def jet(
       8.0 12.0 12.0 6.0
     """
     check_callable(fun, "jet")
-    for name, value in (("primals", primals), ("series", series)):
-        if not isinstance(value, (tuple, list)):
-            raise errors.NotAnArray(
-                f"jet: {name} must be a tuple or list with one entry per argument, got "
-                f"{type(value).__name__}, {here()}\nWrite jet(f, (x,), ((dx, d2x),))."
-            )
+    check_tuples("jet", "jet(f, (x,), ((dx, d2x),))", primals=primals, series=series)
     leaves, in_tree = tree.flatten((tuple(primals), {}))
     lists = _lists(tuple(primals), tuple(series))
     order = _order(lists)
