@@ -20,6 +20,7 @@ from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member
 from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.elementwise.families import splat
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
@@ -32,9 +33,10 @@ __all__ = [
     "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc",
     "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
     "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
-    "one_minus_square", "population_count", "pow", "real", "reciprocal", "reduce_precision", "rem",
-    "round", "rsqrt", "select", "select_n", "shift_left", "shift_right_arithmetic",
-    "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "sub", "tan", "tanh",
+    "one_minus_square", "population_count", "pow", "random_gamma_grad", "real", "reciprocal",
+    "reduce_precision", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
+    "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "sub",
+    "tan", "tanh",
 ]  # fmt: skip
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -215,6 +217,20 @@ erfc: _Unary = _unary("erfc", "1 - erf(x), precise for large x.", "0.0 -> 1.0")
 erf_inv: _Unary = _unary("erf_inv", "The inverse of erf.", "0.0 -> 0.0")
 lgamma: _Unary = _unary("lgamma", "log |Gamma(x)|.", "4.0 -> 1.7917...")
 digamma: _Unary = _unary("digamma", "The derivative of lgamma.", "1.0 -> -0.577215...")
+
+
+def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
+    """Return the derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.
+
+    Source: `jax.lax.random_gamma_grad`.
+
+    >>> from functrans import lax
+    >>> print(lax.random_gamma_grad(1.0, 2.0))
+    1.63169...
+    """
+    a, x = operands(a, x)  # JAX implements the operation with loops
+    x = convert_element_type(x, typeof(a).dtype)
+    return strong(bind(PRIMITIVES["random_gamma_grad"], (a, x), {}))
 
 
 add: _Binary = _binary("add", "x + y.", "1.0, 2.0 -> 3.0")
