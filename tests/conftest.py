@@ -3,9 +3,9 @@
 The tests compile much and run little. So LLVM optimizes nothing in them, and XLA:CPU writes its loops
 by its older emitters, which also write what is inside one of our kernels: half the time. XLA's own
 passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do, and so do the
-sweeps in `.ci/run`. What is compiled is kept in `.test_cache/`, by JAX's persistent cache, for the next
-run. One MLIR context serves many programs: JAX makes one for each, of all its dialects, in a third of
-such a run's time.
+sweeps in `.ci/run`, but for the threads that compile a program. What is compiled is kept in
+`.test_cache/`, by JAX's persistent cache, for the next run. One MLIR context serves many programs: JAX
+makes one for each, of all its dialects, in a third of such a run's time.
 """
 
 from __future__ import annotations

@@ -239,8 +239,8 @@ def _same_value(x: Any, y: Any) -> bool:
         return True
     if x is None or y is None or isinstance(x, str) or isinstance(y, str):
         return x.__class__ is y.__class__ and x == y  # NumPy dtypes equal None or "float64"
-    if isinstance(x, (float, complex)):
-        return isinstance(y, (float, complex)) and repr(x) == repr(y)
+    if isinstance(x, (float, complex)) or isinstance(y, (float, complex)):
+        return isinstance(x, (float, complex)) and isinstance(y, (float, complex)) and repr(x) == repr(y)
     return isinstance(x, bool) == isinstance(y, bool) and bool(x == y)
 
 

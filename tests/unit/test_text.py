@@ -408,3 +408,13 @@ def test_a_parameter_left_out_equals_its_default():
     text = 'program (x: f32[3]) {{ y: f32[] = dot_general["i,i->"{}] x x; return y }}'
     assert equal(parse(text.format("")), parse(text.format(", precision=None")))
     assert not equal(parse(text.format("")), parse(text.format(", preferred=f64")))
+
+
+def test_an_integer_parameter_equals_no_float():
+    def power(y):
+        x, out = Var(ArrayType((), "float32")), Var(ArrayType((), "float32"))
+        return Program((x,), (Equation(P["integer_pow"], (x,), (out,), {"y": y}),), (out,))
+
+    assert equal(power(2), power(np.int64(2)))
+    assert not equal(power(2), power(2.0))
+    assert not equal(power(2.0), power(2))

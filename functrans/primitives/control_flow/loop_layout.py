@@ -89,7 +89,7 @@ def nonzero(series: Iterable[Terms]) -> list[Any]:
 
 
 def taken(patterns: Iterable[Pattern], values: Iterator[Any]) -> list[Terms]:
-    """Split values into terms by the patterns; the inverse of `given`."""
+    """Split values into terms by the patterns; the inverse of `nonzero`."""
     return [tuple([next(values) if a else None for a in p]) for p in patterns]
 
 
