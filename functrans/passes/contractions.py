@@ -39,7 +39,7 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
-from functrans.passes.cost_bounds import least
+from functrans.passes.cost_bounds import Least
 from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
@@ -282,8 +282,8 @@ class _Search:
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - self.machine.worth
         kept = 0.8 * self.machine.written * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
-        bounds = self.least(cluster)
-        left = most + kept - sum(bounds.values())
+        least = self.least(cluster)
+        left = most + kept - sum(least.values())
         if left < 0:
             return None
         shape = self.shape_of(cluster)
@@ -291,19 +291,20 @@ class _Search:
             return None
         sinks = []
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # most likely to fail first
-            way = self.cheapest(e, cluster, made, left + bounds[e])
+            way = self.cheapest(e, cluster, made, left + least[e])
             if way is None:
                 if shape is not None:
                     self.refused_shapes.add(shape)
                 return None
-            left += bounds[e] - way.cost
+            left += least[e] - way.cost
             sinks.append(Sink(e, way))
         return sinks if left > kept or self.waits(cluster) else None
 
     def least(self, cluster: Cluster) -> dict[Equation, float]:
         """Return a lower bound on the cost of each sum without the cluster's values."""
         sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
-        return least(self.made_by, cluster.values, sources, cluster.sinks, self.machine)
+        bound = Least(self.made_by, cluster.values, sources, self.cost, self.machine)
+        return {e: bound.of(e) for e in cluster.sinks}
 
     def shape_of(self, cluster: Cluster) -> tuple[Any, ...] | None:
         """Return a key of all that the search depends on: the cluster's equations and the moves
