@@ -168,7 +168,7 @@ class _Delegated(JaxFunction):
         for i, way in enumerate(self.ways[first:], first):
             try:
                 out = way(*args, **kwargs)
-            except OverflowError:  # a number of Python's, such as a seed, in more than 32 bits
+            except OverflowError:  # a number of Python's, such as a shift, in more than 32 bits
                 return self.fun(*args, **kwargs)
             except MLIRError as error:  # for example a negative size
                 raise ValueError(str(error).rpartition(": ")[2]) from error

@@ -346,6 +346,15 @@ def test_keys_of_seeds(wide):
                 assert (jax.random.key_data(made) == jax.random.key_data(of_jax)).all()
 
 
+def test_numbers_beyond_32_bits():
+    """JAX takes or refuses them, at top level and while tracing."""
+    assert (fnp.roll(X, 2**40) == jnp.roll(X, 2**40)).all()
+    fold = lambda key: ft.random.fold_in(key, 2**40)  # noqa: E731
+    for f in (fold, ft.jit(fold)):
+        with pytest.raises(OverflowError, match="out of bounds for uint32"):
+            f(jax.random.key(0))
+
+
 def test_a_draw_is_one_equation_and_one_program_per_signature():
     draws = lambda k: [ft.random.normal(k, (3,)) for _ in range(3)]  # noqa: E731
     program = ft.make_ir(draws)(jax.random.key(3))
