@@ -29,7 +29,7 @@ from functrans.caching import Cache, CachePerFunction, exactly
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.primitives.distributed.sharding import sharding_constraint
-from functrans.primitives.shape.moving import move_axis, reshape, slice_axis
+from functrans.primitives.shape.moving import index_axis, move_axis
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import state, typeof
 from functrans.typing import Device, PyTree
@@ -204,7 +204,7 @@ class _Parallel:
     def merged(self, stack: Any, to: int | None, axes: MappedAxes) -> Any:
         """Return a result with its mapped axis at `to`, from results stacked along axis 0."""
         if to is None:
-            y = reshape(slice_axis(stack, 0, 0, 1), shape=typeof(stack).shape[1:])
+            y = index_axis(stack, 0, 0)
         else:
             to = axes.placed(to, typeof(stack).ndim)
             y = move_axis(stack, 0, to)

@@ -32,7 +32,7 @@ from functrans.primitives.distributed.sharding import (
     traced_by_jax,
     unknown_layout,
 )
-from functrans.primitives.shape.moving import reshape, slice_axis, transpose
+from functrans.primitives.shape.moving import index_axis, reshape, transpose
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import at_once, evaluate, materialize, naming, stage, state, typeof
 from functrans.transforms.batch import Batching
@@ -346,8 +346,7 @@ def _first(program: Program, dims: Sequence[int | None], forced: Sequence[bool])
         outs = evaluate(program, values)
         for i, (d, wanted) in enumerate(zip(dims, forced, strict=True)):
             if d is not None and not wanted:
-                shape = typeof(outs[i]).shape
-                outs[i] = reshape(slice_axis(outs[i], d, 0, 1), shape=(*shape[:d], *shape[d + 1 :]))
+                outs[i] = index_axis(outs[i], d, 0)
         return outs
 
     return stage(run, program.in_types, program.name)

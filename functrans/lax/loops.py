@@ -28,8 +28,8 @@ from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.reductions.cumulative import associative_scan as prefix_results
-from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import reshape, rev, slice_axis
+from functrans.primitives.shape.joining import concatenate, stack
+from functrans.primitives.shape.moving import index_axis, reshape, rev, slice_axis
 from functrans.trace import typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
@@ -123,21 +123,15 @@ def _in_python(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool)
     """Run the steps as a Python loop, for `disable_jit`: f sees concrete values."""
     carry, results = init, []
     for i in range(n)[::-1] if reverse else range(n):
-        carry, y = f(carry, tree.map(lambda x, i=i: _element(as_array(x), i), xs))
+        carry, y = f(carry, tree.map(lambda x, i=i: index_axis(as_array(x), 0, i), xs))
         results.append(y)
     if reverse:
         results.reverse()
     return tree.map(as_array, carry), tree.map(_stacked, *results)
 
 
-def _element(x: Any, i: int) -> Any:
-    return reshape(slice_axis(x, 0, i, i + 1), shape=typeof(x).shape[1:])
-
-
 def _stacked(*rows: Any) -> Any:
-    arrays = [as_array(x) for x in rows]
-    one = [reshape(x, shape=(1, *typeof(x).shape)) for x in arrays]
-    return concatenate(*one, dimension=0) if len(one) > 1 else one[0]
+    return stack([as_array(x) for x in rows], 0)
 
 
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:

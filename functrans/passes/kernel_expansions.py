@@ -42,10 +42,11 @@ from functrans.primitives.linalg.factors import lu
 from functrans.primitives.linalg.matrices import INT32, conj, is_complex, lower_part, transposed
 from functrans.primitives.linalg.triangular import cholesky, triangular_solve
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate, pad
+from functrans.primitives.shape.joining import concatenate, pad, stack
 from functrans.primitives.shape.moving import (
     broadcast_in_dim,
     broadcast_to_axis,
+    index_axis,
     reshape,
     slice_,
     slice_axis,
@@ -115,7 +116,7 @@ def _terms(lhs: Values, rhs: Values, out: Values, axis: int) -> tuple[Callable[.
     """Return the function `(x, y, k) -> term k` of a product, and where x and y have the summed axis."""
     i, j = lhs.index(axis), rhs.index(axis)
     names = {"lhs": without(lhs, i), "rhs": without(rhs, j), "out": out}
-    return lambda x, y, k: dot_general(_at(x, i, k), _at(y, j, k), **names), i, j
+    return lambda x, y, k: dot_general(index_axis(x, i, k), index_axis(y, j, k), **names), i, j
 
 
 def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j: int, many: int) -> Any:
@@ -163,11 +164,6 @@ def _are_few(summed: Values, lhs: Values, rhs: Values, shape: tuple[int, ...]) -
     return few and not set(lhs) <= set(rhs) and not set(rhs) <= set(lhs)
 
 
-def _at(x: Any, axis: int, i: int) -> Any:
-    """Return x at one index along an axis."""
-    return reshape(slice_axis(x, axis, i, i + 1), shape=without(typeof(x).shape, axis))
-
-
 def _is_plain(e: Equation) -> bool:
     """Return whether these are sums that need no wider dtype: those of small floats do."""
     t = e.inputs[0].type
@@ -202,27 +198,17 @@ def _axes(e: Equation, operand: int) -> Values:
 
 def _rows(x: Any) -> list[Any]:
     axis = typeof(x).ndim - 2
-    return [_at(x, axis, i) for i in range(typeof(x).shape[axis])]
+    return [index_axis(x, axis, i) for i in range(typeof(x).shape[axis])]
 
 
 def _element(row: Any, j: int) -> Any:
-    return _at(row, typeof(row).ndim - 1, j)
+    return index_axis(row, typeof(row).ndim - 1, j)
 
 
 def _along(element: Any, row: Any) -> Any:
     """Broadcast an element along a row."""
     shape = typeof(row).shape
     return broadcast_to_axis(element, len(shape) - 1, shape[-1])
-
-
-def _stacked(parts: Iterable[Any], axis: int) -> Any:
-    """Stack parts as rows (axis -2 of the result) or elements (-1)."""
-    made = []
-    for x in parts:
-        shape = list(typeof(x).shape)
-        shape.insert(len(shape) + 1 + axis, 1)
-        made.append(reshape(x, shape=tuple(shape)))
-    return concatenate(*made, dimension=typeof(made[0]).ndim + axis)
 
 
 def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
@@ -261,7 +247,7 @@ def _lu(x: Any) -> list[Any]:
         for i in below:
             head = _element(rows[i], j)
             factor = select_n(eq(pivot, full_like(pivot, 0)), div(head, pivot), head)
-            parts = [slice_axis(rows[i], len(index.shape), 0, j), _stacked([factor], -1)]
+            parts = [slice_axis(rows[i], len(index.shape), 0, j), stack([factor], -1)]
             if j + 1 < width:
                 tail = slice_axis(rows[i], len(index.shape), j + 1, width)
                 parts.append(sub(tail, mul(_along(factor, rest), rest)))
@@ -269,7 +255,7 @@ def _lu(x: Any) -> list[Any]:
         if j + 1 < n:  # without a barrier XLA recomputes each step for each element of the next
             kept = optimization_barrier(*rows, *order)
             rows, order = kept[:n], kept[n:]
-    return [_stacked(rows, -2), _stacked(pivots, -1), _stacked(order, -1)]
+    return [stack(rows, -2), stack(pivots, -1), stack(order, -1)]
 
 
 def _substituted(
@@ -296,7 +282,7 @@ def _triangular_solve(
     rows = _rows(conj(a) if conjugate_a else a)
     forwards = lower != transpose_a
     x = _substituted(lambda i, j: _element(rows[i], j), _rows(b), forwards, unit_diagonal)
-    return _stacked(x, -2)
+    return stack(x, -2)
 
 
 def _cholesky(x: Any) -> Any:
@@ -318,7 +304,7 @@ def _cholesky(x: Any) -> Any:
                 row.append(sqrt(rest))
         factor.append(row)
     zero = full_like(factor[0][0], 0)
-    made = _stacked([_stacked([*row, *[zero] * (n - len(row))], -1) for row in factor], -2)
+    made = stack([stack([*row, *[zero] * (n - len(row))], -1) for row in factor], -2)
     nan = lower_part(full_like(made, np.nan))
     axes = tuple(range(typeof(positive).ndim))
     spread = broadcast_in_dim(positive, shape=typeof(made).shape, dimensions=axes)
@@ -383,7 +369,7 @@ def _alone(w: Rewriter, equations: list[Equation]) -> Any:
 def _sorted(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> list[Any]:
     """Count for each element those that come before it, and put it there."""
     size = typeof(xs[0]).shape[dimension]
-    rows = [[_at(x, dimension, i) for i in range(size)] for x in xs]
+    rows = [[index_axis(x, dimension, i) for i in range(size)] for x in xs]
     keys = [list(key) for key in zip(*rows[:num_keys], strict=True)]
     count = typeof(rows[0][0]).update(dtype=INT32, weak_type=False)
     ranks = []
@@ -397,7 +383,7 @@ def _sorted(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> list[An
         placed = [row[0]] * size
         for rank, x in zip(ranks[1:], row[1:], strict=True):
             placed = [select_n(eq(rank, full_like(rank, k)), y, x) for k, y in enumerate(placed)]
-        sorted_.append(_stacked(placed, dimension - typeof(xs[0]).ndim))
+        sorted_.append(stack(placed, dimension - typeof(xs[0]).ndim))
     return sorted_
 
 
@@ -465,7 +451,7 @@ def _scatter(combine: str | None) -> Callable[..., Any]:
 def _picked(x: Any, at: dict[int, int]) -> Any:
     """Return x at indices along some axes, which are dropped."""
     for axis in sorted(at, reverse=True):
-        x = _at(x, axis, at[axis])
+        x = index_axis(x, axis, at[axis])
     return x
 
 

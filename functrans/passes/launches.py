@@ -15,6 +15,7 @@ accelerator`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ from functrans.ir.text import with_nested
 from functrans.ir.types import dtype_class
 from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
 from functrans.passes.kernels import LOOPS, is_kept
-from functrans.passes.rewrite import derived, everywhere, replaced_programs
+from functrans.passes.rewrite import Replaced, derived, everywhere, replaced_programs, replacing
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
@@ -32,8 +33,8 @@ from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.linalg.factors import lu
 from functrans.primitives.linalg.triangular import cholesky, triangular_solve
-from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import reshape, slice_axis
+from functrans.primitives.shape.joining import stack
+from functrans.primitives.shape.moving import index_axis
 from functrans.trace import evaluate, stage, typeof
 
 # The steps of a turn, and for how many equations in a step at most. Compiling takes 1.2 times as long
@@ -45,7 +46,7 @@ TURNS = 8  # fewer are not worth it
 ELEMENTS = 2**20
 MATRICES = 16  # rows and columns of the matrices in products that are expanded
 # Arrays are joined to at most so many, of at most so many elements in a step. XLA tells apart by
-# conditions which of them an element belongs to, and compiles many more for minutes.
+# conditions which of them an element belongs to, and compiles many more for several times as long.
 JOINED, JOINED_ELEMENTS = 16, 4096
 
 _FACTORIZATIONS = (lu, cholesky, triangular_solve)
@@ -57,7 +58,12 @@ def fewer_launches(program: Program, joins: bool = True) -> Program:
     """
     if is_kept(program):
         return program
-    return everywhere(lambda p: memo(p, _rewritten, _on_a_gpu, joins), program, (fewer_launches, joins))
+
+    def on_a_gpu(e: Equation, _: Any) -> Replaced | None:
+        return _in_a_loop(e, joins) if e.primitive in LOOPS else _written_out(e)
+
+    rewritten = (*LOOPS, *_FACTORIZATIONS)
+    return everywhere(lambda p: replacing(p, rewritten, on_a_gpu), program, (fewer_launches, joins))
 
 
 def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
@@ -68,62 +74,57 @@ def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
                 yield e, e.params["unroll"]
 
 
-def _on_a_gpu(e: Equation, joins: bool) -> Equation:
-    if e.primitive in LOOPS:
-        inside = {p: everywhere(_with_products, p, "small products") for p in e.programs}
-        e = derived(e, params=replaced_programs(e.params, inside))
-        return _in_turns(e, joins) if e.primitive is scan else e
-    form = FORMS[e.primitive] if e.primitive in _FACTORIZATIONS else None
-    return e if form is None or not form.takes(e) else _called(e, form.write)
+def _written_out(e: Equation) -> Replaced | None:
+    return _called(e, FORMS[e.primitive].write) if FORMS[e.primitive].takes(e) else None
 
 
-def _with_products(program: Program) -> Program:
-    return memo(program, _rewritten, _product)
-
-
-def _product(e: Equation) -> Equation:
-    if e.primitive is not dot_general:
-        return e
+def _product(e: Equation, _: Any) -> Replaced | None:
     summed = [n for _, n in summed_axes(e)]
     sizes = [n for v in e.inputs for n in v.type.shape[-2:]]
     small = len(summed) == 1 and 0 < summed[0] <= FEW and max(sizes) <= MATRICES
-    return _called(e, sum_of_terms) if small and FORMS[dot_general].takes(e) else e
+    return _called(e, sum_of_terms) if small and FORMS[dot_general].takes(e) else None
 
 
-def _rewritten(program: Program, rewrite: Callable[..., Equation], *how: bool) -> Program:
-    equations = [rewrite(e, *how) for e in program.equations]
-    same = all([a is b for a, b in zip(equations, program.equations, strict=True)])
-    return program if same else program.replace(equations=equations)
+def _with_products(program: Program) -> Program:
+    return replacing(program, (dot_general,), _product)
 
 
-def _called(e: Equation, write: Callable[..., Any]) -> Equation:
-    """Return the equation as a call of `write(*operands, **params)`, traced for it."""
+def _called(e: Equation, write: Callable[..., Any]) -> Replaced:
+    """Replace an equation by a call of `write(*operands, **params)`, traced for it."""
     alone = program_of([e], e.outputs, e.primitive.name)
     program = stage(
         lambda *xs: evaluate(alone, xs, lambda e, values: write(*values, **e.params)),
         alone.in_types,
         alone.name,
     )
-    return Equation(jit, alone.inputs, e.outputs, {"program": program}, e.source, e.origin)
+    return Replaced([Equation(jit, alone.inputs, e.outputs, {"program": program}, e.source, e.origin)])
 
 
 # --- loops ----------------------------------------------------------------------------------------
 
 
-def _in_turns(e: Equation, joins: bool) -> Equation:
-    """Return a loop with several steps in a turn, and with arrays joined, if it has small steps."""
+def _in_a_loop(e: Equation, joins: bool) -> Replaced | None:
+    """Write small products out, and let a scan of small steps run several in a turn and join arrays."""
+    inside = {p: everywhere(_with_products, p, "small products") for p in e.programs}
+    changed = any([p is not made for p, made in inside.items()])
+    e = derived(e, params=replaced_programs(e.params, inside)) if changed else e
+    found = _in_turns(e, joins) if e.primitive is scan else None
+    return found or (Replaced([e]) if changed else None)
+
+
+def _in_turns(e: Equation, joins: bool) -> Replaced | None:
     program, length = e.params["program"], e.params["length"]
     n = memo(program, _equations)
     if e.params.get("unroll", 1) != 1 or n == 0 or length < TURNS:
-        return e
+        return None
     steps = next((k for k, most in STEPS if n <= most and length >= TURNS * k), 1)
     state, rows = LoopLayout.of(e.params).results(program.out_types)
-    least = (JOINED, 2) if joins else (len(state) + 1, len(rows) + 1)
+    least = (JOINED, 2) if joins else (math.inf, math.inf)
     states, written = _groups(state, least[0]), _groups(rows, least[1])
     if len(states) < len(state):
         steps = 1  # of many numbers, for which XLA compiles two steps too long
     elif len(written) == len(rows):
-        return e if steps == 1 else derived(e, params={**e.params, "unroll": steps})
+        return None if steps == 1 else Replaced([derived(e, params={**e.params, "unroll": steps})])
 
     def write(*xs: Any, **params: Any) -> Any:
         return _joined_loop(xs, {**params, "unroll": steps}, states, written)
@@ -152,7 +153,7 @@ def _joined_loop(
     return [*_apart(ends, states, 0), *_apart(written, rows, 1)]
 
 
-def _groups(types: Sequence[Any], least: int) -> list[list[int]]:
+def _groups(types: Sequence[Any], least: float) -> list[list[int]]:
     """Return the places of small arrays of one type together, if there are at least so many, and
     those of others alone."""
     same: dict[Any, list[int]] = {}
@@ -169,21 +170,15 @@ def _groups(types: Sequence[Any], least: int) -> list[list[int]]:
 def _joined(xs: Sequence[Any], groups: list[list[int]]) -> list[Any]:
     """Return an array for each group, stacked along the first axis unless it is alone."""
     rows = [[xs[i] for i in places] for places in groups]
-    return [x[0] if len(x) == 1 else concatenate(*map(_row, x), dimension=0) for x in rows]
-
-
-def _row(x: Any) -> Any:
-    return reshape(x, shape=(1, *typeof(x).shape))
+    return [x[0] if len(x) == 1 else stack(x, 0) for x in rows]
 
 
 def _apart(xs: Sequence[Any], groups: list[list[int]], axis: int) -> list[Any]:
     """Return the arrays that were joined along an axis, in their places."""
     found = {}
     for x, places in zip(xs, groups, strict=True):
-        shape = typeof(x).shape
         for k, i in enumerate(places):
-            part = slice_axis(x, axis, k, k + 1) if len(places) > 1 else x
-            found[i] = reshape(part, shape=(*shape[:axis], *shape[axis + 1 :])) if part is not x else x
+            found[i] = index_axis(x, axis, k) if len(places) > 1 else x
     return [found[i] for i in range(len(found))]
 
 

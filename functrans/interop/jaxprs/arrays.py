@@ -21,7 +21,7 @@ from functrans.primitives.elementwise.families import full_like, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.random import bits as prims
-from functrans.primitives.shape.joining import concatenate, iota
+from functrans.primitives.shape.joining import concatenate, iota, stack
 from functrans.primitives.shape.joining import split as cut
 from functrans.primitives.shape.moving import reshape, squeeze
 from functrans.trace import literal, typeof
@@ -168,9 +168,7 @@ def _slice(eqn: Any, x: Any) -> Any:
 
 @means("stack")
 def _stack(eqn: Any, *xs: Any) -> Any:
-    axis, shape = eqn.params["axis"], typeof(xs[0]).shape
-    one = (*shape[:axis], 1, *shape[axis:])
-    return concatenate(*[reshape(x, shape=one) for x in xs], dimension=axis)
+    return stack(xs, eqn.params["axis"])
 
 
 @means("unstack")

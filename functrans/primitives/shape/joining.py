@@ -16,6 +16,7 @@ from functrans.primitives.shape.moving import (
     key_words,
     keys_of,
     move_axis,
+    reshape,
     slice_,
     slice_axis,
     without,
@@ -231,3 +232,11 @@ pad: Pad = Pad()
 concatenate: Concatenate = Concatenate()
 split: Split = Split()
 iota: Iota = Iota()
+
+
+def stack(xs: Sequence[Any], axis: int) -> Any:
+    """Stack arrays of one type along a new axis of the result, which may be counted from its end."""
+    shape = typeof(xs[0]).shape
+    at = axis % (len(shape) + 1)
+    rows = [reshape(x, shape=(*shape[:at], 1, *shape[at:])) for x in xs]
+    return concatenate(*rows, dimension=at) if len(rows) > 1 else rows[0]

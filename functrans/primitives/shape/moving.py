@@ -333,6 +333,11 @@ def slice_axis(x: Any, axis: int, start: int, stop: int) -> Any:
     return slice_(x, start=tuple(low), limit=tuple(high), strides=(1,) * len(shape))
 
 
+def index_axis(x: Any, axis: int, i: int) -> Any:
+    """Return x[..., i, ...] at one index along an axis, which is dropped."""
+    return reshape(slice_axis(x, axis, i, i + 1), shape=without(typeof(x).shape, axis))
+
+
 def without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     """Return the sizes of the other axes."""
     return (*shape[:axis], *shape[axis + 1 :])
