@@ -3,10 +3,11 @@
     python -m tests.release                                # both, in environments of this Python
     python -m tests.release --only wheel --python python3.13
 
-Both are checked by twine. Each is installed, with the extra `test`, into a new environment; the
-smoke tests, and the two that read the types, are then run there in the unpacked sdist without its
-`functrans/`. So the installed package is what is tested, and the sdist holds all that its tests
-need. Needs the extra `release`. The files that were tested are left in `dist/`.
+Both are checked by twine. Each is installed, with the extra `test`, into a new environment, or into one
+that holds what it needs already (`--environment FOLDER`). The smoke tests, and the two that read the
+types, are then run there in the unpacked sdist without its `functrans/`. So the installed package is
+what is tested, and the sdist holds all that its tests need. The files are left in `dist/`. Needs the
+extra `release`.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ def unpack_without_package(sdist: Path, to: Path) -> Path:
 
 
 def environment(python: str, file: Path, at: Path) -> Path:
-    """The Python of a new environment in which the file is installed."""
-    _run(python, "-m", "venv", at)
+    """The Python of an environment in which the file is installed; a new one, if none is there."""
+    if not at.exists():
+        _run(python, "-m", "venv", at)
     inside = at / ("Scripts" if os.name == "nt" else "bin") / "python"
-    _run(inside, "-m", "pip", "install", "-q", f"{file}[test]")
+    _run(inside, "-m", "pip", "install", "-q", "--no-compile", f"{file}[test]")
     return inside
 
 
@@ -78,13 +80,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
     parser.add_argument("--only", choices=KINDS, help="install and test this one only")
     parser.add_argument("--python", default=sys.executable, help="makes the environments")
+    parser.add_argument(
+        "--environment", type=Path, metavar="FOLDER", help="where to install, if not in new ones"
+    )
     options = parser.parse_args()
     files = build()
     for kind in [options.only] if options.only else KINDS:
         begun = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="functrans-") as name:
             folder = unpack_without_package(files["sdist"], Path(name, "unpacked"))
-            check(environment(options.python, files[kind], Path(name, "environment")), folder)
+            at = options.environment or Path(name, "environment")
+            check(environment(options.python, files[kind], at), folder)
         print(f"{kind}: well, {time.monotonic() - begun:.0f} s", flush=True)
 
 
