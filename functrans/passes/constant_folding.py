@@ -5,6 +5,9 @@ again a splat, of any size, without creating arrays. Only operations that are ex
 rounded on every platform are folded, with the primitive's reference, so the result has the same
 bits as XLA's. Not folded are `exp` and similar functions, and subnormal floats, which hardware may
 flush to zero.
+
+An array without elements is known, whoever computes it: it is a literal too. Simulators carry many
+(of bodies, contacts, sensors that a model does not have), and no kernel takes one.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ import ml_dtypes
 import numpy as np
 
 from functrans.caching import cached
-from functrans.ir.program import Equation, Literal, Program, Var, renamed_all
-from functrans.ir.types import dtype_class
+from functrans.ir.program import Equation, Literal, Program, renamed_all
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, replaced, smallest_normal
 from functrans.primitives.calls.captured import Held, constant
+from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise import arithmetic as arithmetic
 from functrans.primitives.elementwise import bitwise as bitwise
 from functrans.primitives.elementwise import families as elementwise
@@ -42,10 +46,16 @@ def fold(program: Program) -> Program:
 
 
 def _folded(program: Program) -> Program:
-    known: dict[Var, Any] = {}
+    known = {v: _nothing(v.type) for v in program.inputs if _is_empty(v.type)}
     notes: list[Rewrite] = []
     equations = []
     for e in renaming(program.equations, known):
+        empty = [v for v in e.outputs if _is_empty(v.type)]
+        if empty:
+            known.update([(v, _nothing(v.type)) for v in empty])
+            if len(empty) == len(e.outputs) and not e.primitive.has_effects(e.params):
+                notes.append((e.primitive.name, (e,)))
+                continue
         found = None
         if not e.inputs or e.inputs[0].__class__ is Literal:
             rule = _RULES.get(e.primitive)
@@ -89,8 +99,11 @@ def _moved(e: Equation) -> Literal:
 
 def _joined(e: Equation) -> Literal | None:
     """Fold a concatenation or padding of one number."""
-    values = {repr(v.value) for v in e.inputs}
-    return Literal(e.inputs[0].value, e.outputs[0].type) if len(values) == 1 else None
+    values = {repr(v.value): v.value for v in e.inputs if v.type.size}
+    if len(values) != 1:
+        return None
+    (value,) = values.values()
+    return Literal(value, e.outputs[0].type)
 
 
 def _extreme(e: Equation) -> Literal | None:
@@ -103,8 +116,6 @@ def _extreme(e: Equation) -> Literal | None:
 def _sum(e: Equation) -> Literal | None:
     """Fold a sum to n times the number, if every partial sum is exact."""
     out = e.outputs[0].type
-    if e.inputs[0].type.size == 0:
-        return None
     value, kind = e.inputs[0].value, dtype_class(out.dtype)
     n = e.inputs[0].type.size // max(1, out.size)
     if kind in ("int", "uint"):
@@ -117,12 +128,29 @@ def _sum(e: Equation) -> Literal | None:
     return literal(value * n + 0.0, out) if exact else None  # a sum is never -0.0
 
 
+def _product(e: Equation) -> Literal | None:
+    """Fold sums of no products."""
+    return None if e.inputs[0].type.size else _nothing(e.outputs[0].type)
+
+
 def _constant(e: Equation) -> Literal | None:
     """Fold a constant array filled with one number."""
     values = e.params["values"]
     if isinstance(values, Held) or not 0 < len(values) <= _LONGEST:
         return None
     return literal(values[0], e.outputs[0].type) if len(set(map(repr, values))) == 1 else None
+
+
+# --- arrays without elements ----------------------------------------------------------------------
+
+
+def _is_empty(t: ArrayType) -> bool:
+    """Return whether arrays of this type have no elements, and can be literals: keys cannot."""
+    return not t.size and isinstance(t.dtype, np.dtype)
+
+
+def _nothing(t: ArrayType) -> Literal:
+    return literal(0, t)
 
 
 # --- numbers that can be folded -------------------------------------------------------------------
@@ -171,5 +199,6 @@ _RULES: dict[Any, Any] = {
     reduction.reduce_and: _extreme,
     reduction.reduce_or: _extreme,
     reduction.reduce_sum: _sum,
+    dot_general: _product,
     constant: _constant,
 }

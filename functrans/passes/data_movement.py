@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Var
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Var
 from functrans.ir.types import dtype_class, is_key_dtype
 from functrans.passes.concatenations import slice_of_grown, slice_of_joined, split_of_joined
 from functrans.passes.rewrite import Rewriter
@@ -20,6 +20,7 @@ from functrans.primitives.elementwise.arithmetic import integer_pow
 from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.families import add, div, mul, square
 from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.reductions.windows import select_and_scatter_add
 from functrans.primitives.shape.joining import concatenate, pad, split
@@ -244,6 +245,16 @@ def _concatenate(w: Rewriter, e: Equation) -> Any:
     return None
 
 
+def _scatter(w: Rewriter, e: Equation) -> Any:
+    """Rewrite `x.at[...].set(y)`, a window as large as x that no index moves, as y."""
+    x, i, y = e.inputs
+    if i.type.shape != (0,) or e.params["sizes"] != x.type.shape or is_key_dtype(x.type.dtype):
+        return None
+    if y.type.shape != x.type.shape:
+        y = w.make(reshape, y, shape=x.type.shape)
+    return y if e.primitive.combine is None else w.make(PRIMITIVES[e.primitive.combine], x, y)
+
+
 # --- arithmetic on broadcast values ---------------------------------------------------------------
 
 
@@ -290,4 +301,5 @@ RULES: dict[Any, Any] = {
     pad: _pad,
     concatenate: _concatenate,
     split: split_of_joined,
+    **dict.fromkeys(SCATTERS, _scatter),
 }

@@ -1,11 +1,12 @@
 """Remove calls and markers that matter only to transformations, and inline calls.
 
 A program that is lowered is not differentiated any more. So `resolve` turns calls with rules of
-their own (custom rules, solvers, tangent loops) into plain calls, expands `softmax`, and removes
-identities that mark their operand (`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls`
-inlines short programs and programs that are called once, so that other passes see them together
-with the surrounding equations. `checkpoint` stays: CSE must not merge what it recomputes. `inline`
-does the same for calls that are nested too deeply.
+their own (custom rules, solvers, tangent loops, operations of libraries that JAX lowers as a
+function) into plain calls, expands `softmax`, and removes identities that mark their operand
+(`stop_gradient`, `name`, `only_where`, `copy`). `inline_calls` inlines short programs and programs
+that are called once, so that other passes see them together with the surrounding equations.
+`checkpoint` stays: CSE must not merge what it recomputes. `inline` does the same for calls that are
+nested too deeply.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from functrans.passes.rewrite import (
 )
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.calls.checkpoint import name
+from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.while_loop import tangent_loop
 from functrans.primitives.custom.calls import CustomLin, RuleCall
@@ -107,6 +109,9 @@ def _called(e: Equation) -> Program | None:
         found = resolve(tangent_loop.forwards(**e.params))
     elif isinstance(primitive, CustomLin):
         found = resolve(primitive.program([v.type for v in e.inputs], e.params))
+    elif primitive is jax_call:
+        found = jax_call.lowered(e.params)
+        found = None if found is None else resolve(found)
     return found if found is not None and not found.constants else None
 
 

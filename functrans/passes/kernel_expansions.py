@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.ir.program import PRIMITIVES, Equation, Program, program_of
+from functrans.ir.program import Equation, Program, program_of
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.kernel_scatters import can_be_written, scattered
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -24,19 +25,11 @@ from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, le, lt, mul, ne, sub
+from functrans.primitives.elementwise.families import add, div, eq, full_like, gt, lt, mul, ne, sub
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.elementwise.transcendental import sqrt
-from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.indexing.gather import highest_starts
-from functrans.primitives.indexing.scatter import (
-    scatter,
-    scatter_add,
-    scatter_max,
-    scatter_min,
-    scatter_mul,
-    scatter_sub,
-)
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice
+from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.factors import lu
 from functrans.primitives.linalg.matrices import INT32, conj, is_complex, lower_part, transposed
@@ -47,7 +40,6 @@ from functrans.primitives.shape.moving import (
     broadcast_in_dim,
     broadcast_to_axis,
     index_axis,
-    reshape,
     slice_,
     slice_axis,
     without,
@@ -56,13 +48,11 @@ from functrans.trace import bind, literal, stage, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
-WINDOWS = 16  # scatters of up to this many windows are unrolled
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
 ALONE = 64  # joins of at least this many numbers are functions of their own
 LARGEST = 6  # matrices of up to this many rows are factorized step by step
 
 Values = Sequence[Any]
-Names = tuple[int, ...]  # of axes
 
 
 class Form(NamedTuple):
@@ -402,68 +392,6 @@ def _are_few_numbers(e: Equation) -> bool:
     return real and e.inputs[0].type.shape[e.params["dimension"]] <= LARGEST
 
 
-# --- places ---------------------------------------------------------------------------------------
-
-
-def _scatter(combine: str | None) -> Callable[..., Any]:
-    """Read, update and write back one window after the other, if it is inside x."""
-
-    def write(
-        x: Any,
-        indices_: Any,
-        updates: Any,
-        *,
-        operand: Names,
-        indices: Names,
-        slices: Names,
-        indexed: Names,
-        sizes: tuple[int, ...],
-        mode: str,
-        **how: Any,
-    ) -> Any:
-        kind = typeof(indices_).update(shape=(), weak_type=False)
-        last = highest_starts(typeof(x).shape, kind.dtype, operand, indexed, sizes)
-        for place in np.ndindex(typeof(indices_).shape[:-1]):
-            at = dict(zip(indices, place, strict=True))
-            index = _picked(indices_, {d: i for d, i in enumerate(place)})
-            starts = [_element(index, k) for k in range(len(indexed))]
-            inside = [
-                test(start, literal(int(bound), kind))
-                for start, top in zip(starts, last, strict=True)
-                for test, bound in ((ge, 0), (le, top))
-            ]
-            found = dict(zip(indexed, starts, strict=True))
-            where = [found.get(name, literal(0, kind)) for name in operand]
-            new = _picked(updates, {d: at[n] for d, n in enumerate(slices) if n in at})
-            new = reshape(new, shape=sizes)
-            old = dynamic_slice(x, *where, sizes=sizes)
-            if combine is not None:
-                new = PRIMITIVES[combine](old, new)
-            if mode != "clip" and inside:
-                lies = functools.reduce(and_, inside)
-                new = select_n(broadcast_in_dim(lies, shape=sizes, dimensions=()), old, new)
-            x = dynamic_update_slice(x, new, *where)
-        return x
-
-    return write
-
-
-def _picked(x: Any, at: dict[int, int]) -> Any:
-    """Return x at indices along some axes, which are dropped."""
-    for axis in sorted(at, reverse=True):
-        x = index_axis(x, axis, at[axis])
-    return x
-
-
-def _writes_little(e: Equation) -> bool:
-    x, i, _ = (v.type for v in e.inputs)
-    windows = prod(i.shape[:-1])
-    alone = not set(e.params["operand"]) & set(e.params["indices"])
-    return alone and 0 < windows <= WINDOWS and bool(x.shape) and dtype_class(x.dtype) != "key"
-
-
-SCATTERS = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max)
-
 RULES: dict[Any, Any] = {add: _vector_of_pads, concatenate: _vector}  # applied before the expansions
 
 FORMS: dict[Any, Form] = {
@@ -473,7 +401,5 @@ FORMS: dict[Any, Form] = {
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
     sort: Form(_sorted, _are_few_numbers, _whole),
-    **{
-        p: Form(_scatter(p.combine), _writes_little, lambda e: prod(e.inputs[2].type.shape)) for p in SCATTERS
-    },
+    **{p: Form(scattered(p.combine), can_be_written, lambda e: e.inputs[2].type.size) for p in SCATTERS},
 }

@@ -53,7 +53,8 @@ def primitive(name: str, function: Callable[..., Any]) -> Primitive:
     made = Primitive(name)
     made.def_impl(jax.jit(function))
     made.def_abstract_eval(lambda x, *_: jax.core.ShapedArray(x.shape, x.dtype))
-    mlir.register_lowering(made, mlir.lower_fun(function, multiple_results=False))
+    lower = mlir.lower_fun(function, multiple_results=False)
+    mlir.register_lowering(made, lambda ctx, *xs: lower(ctx, *xs))  # a function of its own
     return made
 
 
@@ -329,6 +330,20 @@ def test_passes():
     assert held(ft.jit(g).program(V)) == ["bare"]
     h = from_jax(lambda x: L.rng_uniform(0.0, 1.0, (3,)) - L.rng_uniform(0.0, 1.0, (3,)) + x)
     assert np.any(ft.jit(h)(V) != V)
+
+
+def test_what_jax_lowers_as_a_function_is_that_function():
+    """In the program that is lowered: nothing is asked of its rules any more."""
+    outer, special = (primitive(name, lambda x: J.sin(x) + 1) for name in ("outer", "special"))
+    for p in (outer, special):
+        mlir.register_lowering(p, mlir.lower_fun(lambda x: J.sin(x) + 1, multiple_results=False))
+    mlir.register_lowering(special, mlir.lower_fun(J.cos, multiple_results=False), platform="cuda")
+    f = from_jax(lambda x: outer.bind(x) * special.bind(x))
+    assert held(ft.make_ir(f)(V)) == ["outer", "special"]
+    assert held(ft.jit(f).program(V)) == ["special"]
+    assert_close(ft.jit(f)(V), (np.sin(V) + 1) ** 2)
+    loops = from_jax(lambda x: jax.lax.fori_loop(0, 9, lambda i, x: outer.bind(x), x))
+    assert [obstacle for _, obstacle in ft.passes.explain(loops)(V).loops] == [None]
 
 
 def test_rules_are_asked_of_jax_once():

@@ -62,6 +62,18 @@ CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "a determinant": (repeated(lambda i, x: x / (1 + jnp.linalg.det(x)), 99), M),
     "branches": (repeated(lambda i, x: lax.cond(i < 3, jnp.sin, jnp.cos, x)), X),
     "a place in a large array": (repeated(lambda i, x: x.at[i].set(x[i + 1] + 1)), MANY),
+    "many windows": (
+        repeated(lambda i, x: x.at[np.arange(40) % 7 * 9, 2:].add(x[:40, :58] * 0.1, mode="drop")),
+        MANY[:60],
+    ),
+    "windows of examples": (
+        ft.vmap(repeated(lambda i, x: x.at[jnp.int32(x[:2] * 4)].multiply(np.float32([0.5, 2])), 999)),
+        np.sin(np.arange(200, dtype="float32")).reshape(40, 5),
+    ),
+    "what has no elements": (
+        lambda x: lax.scan(lambda c, _: ((c[0] * 0.9 + jnp.sum(c[1]), c[1] * 2), c[1]), (x, x[:0]), None, 9),
+        X,
+    ),
     "draws": (lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), ft.random.split(KEY, 5)), X),
     "an order of few": (repeated(lambda i, x: x[jnp.argsort(x)] * 0.9), X),
     "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
@@ -98,7 +110,6 @@ LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
         X,
         "keys of another generator",
     ),
-    "nothing": (repeated(lambda i, x: x * 2), np.ones((0, 3), "float32"), "empty"),
 }
 
 

@@ -19,6 +19,7 @@ from functrans.ir.text import with_nested
 from functrans.passes import pipeline
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.transcendental import sin
+from tests.support.closeness import assert_close
 from tests.unit.rewriting import ALONE, XY, X, becomes, body
 
 pytestmark = pytest.mark.smoke
@@ -55,6 +56,33 @@ FOLDED = {
 @pytest.mark.parametrize("case", FOLDED)
 def test_fold(case):
     becomes("fold", *FOLDED[case])
+
+
+def test_arrays_without_elements_are_known():
+    """Given, computed, carried: no loop keeps one, and sums of nothing are 0."""
+
+    def f(x, nothing, none):
+        def step(carry, y):
+            x, nothing = carry
+            x = x + nothing @ fnp.ones((0, 3)) + fnp.sum(nothing) + fnp.sum(fnp.concatenate([y, x]))
+            return (x, fnp.exp(nothing)), (nothing, y)
+
+        return lax.scan(step, (x, nothing), none)
+
+    args = (np.ones(3, "float32"), np.zeros(0, "float32"), np.zeros((4, 0), "float32"))
+    program = ft.passes.optimize(ft.make_ir(f)(*args))
+    (loop,) = [e for e in program.equations if e.primitive.name == "scan"]
+    assert [v.type.shape for v in (*loop.inputs, *loop.outputs)] == [(3,), (3,)]
+    assert_close(ft.jit(f)(*args), ft.jit(f, passes=())(*args))
+
+
+@pytest.mark.parametrize("change", ["set", "add", "multiply"])
+def test_a_window_as_large_as_the_array_replaces_it(change):
+    x, y = jax.numpy.arange(6.0).reshape(2, 3), np.ones((2, 3), "float32")
+    f = ft.interop.from_jax(lambda x, y: getattr(x.at[:, :], change)(y))
+    assert [e.primitive.name for e in ft.make_ir(f)(x, y).equations][-1].startswith("scatter")
+    assert len(ft.jit(f).program(x, y).equations) == (change != "set")
+    assert_close(ft.jit(f)(x, y), getattr(x.at[:, :], change)(y))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ once, and equal calls are recognized as equal.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
@@ -21,6 +22,7 @@ from jax._src.core import (
 )
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
+from jax._src.interpreters import mlir
 from jax._src.state.discharge import discharge_state
 
 from functrans import errors
@@ -41,6 +43,7 @@ from functrans.interop.jaxprs.walk import (
     source_of,
     traced,
 )
+from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
@@ -72,6 +75,21 @@ class Body(OneEquation):
 
     def listing(self) -> str:
         return str(self.closed_alone)
+
+    def lowered(self) -> Program | None:
+        """Return the program of the function that JAX lowers in place of the equation, if there is one."""
+        fun = lowered_function(self.equation.primitive)
+        if fun is None or self.calls.any or self.calls.effects or self.axes or self.mesh:
+            return None
+
+        def alone(*values: Any) -> list[Any]:
+            env = dict(zip(self.inputs, values, strict=True))
+            given = [v.val if hasattr(v, "val") else env[v] for v in self.atoms]
+            outs = zip(self.all_outputs, fun(*given, **self.equation.params), strict=True)
+            return [y for v, y in outs if not isinstance(v, DropVar)]
+
+        found = self.imported(("lowered",), alone, self.types)
+        return None if found.consts or found.types != self.out_types else found.program
 
     # --- rules
 
@@ -165,6 +183,28 @@ class Body(OneEquation):
                 "Give the function that uses it a custom rule (custom_jvp, custom_vjp, "
                 "custom_vmap), or pass it stop_gradient(x)."
             ) from error
+
+
+# --- what JAX lowers ------------------------------------------------------------------------------
+
+_BY_FUNCTION = mlir.lower_fun(abs).__code__
+
+
+def lowered_function(primitive: Any) -> Callable[..., Any] | None:
+    """Return the function of operands and parameters that JAX traces and lowers for a primitive, on
+    every platform; None if its lowering emits operations by itself.
+
+    Libraries define primitives for the sake of a batching or derivative rule, and lower them as what
+    they compute: `mlir.register_lowering(p, mlir.lower_fun(jnp.any))`.
+    """
+    entry = mlir._lowerings.get(primitive)
+    if entry is None or getattr(entry.rule, "__code__", None) is not _BY_FUNCTION:
+        return None
+    if any([primitive in table for table in mlir._platform_specific_lowerings.values()]):
+        return None
+    given = inspect.getclosurevars(entry.rule).nonlocals
+    fun: Callable[..., Any] = given["fun"]
+    return fun if given["multiple_results"] else lambda *xs, **params: [fun(*xs, **params)]
 
 
 # --- bodies ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ origin. Operations in it without a counterpart become such calls again. A body h
     fun, compiled            a JAX function of its operands; the same, for concrete arrays
     calls, axes, mesh        its effects and Python calls; the mapped axes it names; its devices
     listing()                JAX's text of it
+    lowered()                the program of the function that JAX lowers in its place, or None
     pushed, linearized, transposed, mapped    its rules: programs of ours, with their constants
 """
 
@@ -24,7 +25,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
-from functrans.ir.program import Equation, Literal, Origin
+from functrans.ir.program import Equation, Literal, Origin, Program
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
 from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.callback import Calls, on_host
@@ -63,6 +64,11 @@ class JaxCall(HigherOrderPrimitive):
 
     def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:
         return ctx.via_jax(body.fun, *operands)
+
+    def lowered(self, params: Params) -> Program | None:
+        """Return the program that JAX lowers in place of the equation, or None."""
+        found: Program | None = params["body"].lowered()
+        return found
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         body = params["body"]

@@ -286,3 +286,5 @@ scatter_sub: ScatterAdd = ScatterAdd("scatter_sub", "sub", np.subtract.at, _NUMB
 scatter_mul: ScatterMul = ScatterMul()
 scatter_min: ScatterExtreme = ScatterExtreme("scatter_min", "min", np.minimum.at)
 scatter_max: ScatterExtreme = ScatterExtreme("scatter_max", "max", np.maximum.at)
+
+SCATTERS: tuple[Scatter, ...] = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max)

@@ -1,0 +1,125 @@
+"""Expansions of scatters inside a kernel: each window is read, updated and written back, one after the
+other, if it is inside x. A few windows are unrolled, more are a loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from functrans.ir.program import PRIMITIVES, Equation
+from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.families import ge, le
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.gather import highest_starts
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape, transpose
+from functrans.trace import bind, literal, stage, typeof
+
+UNROLLED = 16  # scatters of up to this many windows are unrolled
+
+Names = tuple[int, ...]  # of axes, see primitives/indexing/gather.py
+
+
+def scattered(combine: str | None) -> Callable[..., Any]:
+    """Return the expansion of a scatter, given the primitive that combines an element and its update."""
+
+    def write(x: Any, i: Any, updates: Any, *, indices: Names, slices: Names, **params: Any) -> Any:
+        shape = typeof(i).shape[:-1]
+        one: Callable[..., Any] = functools.partial(_written, combine, **params)
+        if prod(shape) > UNROLLED:
+            return _in_turn(one, x, i, updates, indices, slices, params["sizes"])
+        for place in np.ndindex(shape):
+            at = dict(zip(indices, place, strict=True))
+            row = _picked(i, dict(enumerate(place)))
+            new = _picked(updates, {d: at[n] for d, n in enumerate(slices) if n in at})
+            kind = _kind(row)
+            x = one(x, row, new, {n: literal(p, kind) for n, p in at.items()})
+        return x
+
+    return write
+
+
+def _written(
+    combine: str | None,
+    x: Any,
+    row: Any,
+    new: Any,
+    at: Mapping[int, Any],
+    *,
+    operand: Names,
+    indexed: Names,
+    sizes: tuple[int, ...],
+    mode: str,
+    **how: Any,
+) -> Any:
+    """Return x with one window written, whose start is `row`, and `at` along batch axes."""
+    kind = _kind(row)
+    last = highest_starts(typeof(x).shape, kind.dtype, operand, indexed, sizes)
+    starts = [index_axis(row, 0, k) for k in range(len(indexed))]
+    inside = [
+        test(start, literal(int(bound), kind))
+        for start, top in zip(starts, last, strict=True)
+        for test, bound in ((ge, 0), (le, top))
+    ]
+    found = {**at, **dict(zip(indexed, starts, strict=True))}
+    where = [found.get(name, literal(0, kind)) for name in operand]
+    new = reshape(new, shape=sizes)
+    old = dynamic_slice(x, *where, sizes=sizes)
+    if combine is not None:
+        new = PRIMITIVES[combine](old, new)
+    if mode != "clip" and inside:
+        lies = functools.reduce(and_, inside)
+        new = select_n(broadcast_in_dim(lies, shape=sizes, dimensions=()), old, new)
+    return dynamic_update_slice(x, new, *where)
+
+
+def _in_turn(
+    one: Callable[..., Any], x: Any, i: Any, updates: Any, indices: Names, slices: Names, sizes: Any
+) -> Any:
+    """Return x with all windows written, by a loop."""
+    *shape, width = typeof(i).shape
+    n, kind = prod(shape), _kind(i)
+    front = [slices.index(name) for name in indices]
+    back = [d for d, name in enumerate(slices) if name not in indices]
+    rows = reshape(transpose(updates, permutation=(*front, *back)), shape=(n, *sizes))
+    places = [
+        reshape(iota(shape=tuple(shape), dtype=kind.dtype, dimension=d), shape=(n,))
+        for d in range(len(shape))
+    ]
+    xs = [reshape(i, shape=(n, width)), rows, *places]
+
+    def body(x: Any, row: Any, new: Any, *at: Any) -> list[Any]:
+        return [one(x, row, new, dict(zip(indices, at, strict=True)))]
+
+    types = [typeof(x), *[typeof(v).update(shape=typeof(v).shape[1:]) for v in xs]]
+    program = stage(body, types, "windows")
+    how = {"program": program, "length": n, "reverse": False, "unroll": 1, "consts": 0, "carry": 1}
+    (made,) = bind(scan, [x, *xs], how)
+    return made
+
+
+def _kind(i: Any) -> ArrayType:
+    return typeof(i).update(shape=(), weak_type=False)
+
+
+def _picked(x: Any, at: dict[int, int]) -> Any:
+    """Return x at indices along some axes, which are dropped."""
+    for axis in sorted(at, reverse=True):
+        x = index_axis(x, axis, at[axis])
+    return x
+
+
+def can_be_written(e: Equation) -> bool:
+    """Return whether a scatter can be expanded."""
+    x, i, _ = (v.type for v in e.inputs)
+    if not x.shape or not i.size or dtype_class(x.dtype) == "key":
+        return False
+    return max(i.shape[:-1], default=0) <= np.iinfo(i.dtype).max
