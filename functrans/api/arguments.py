@@ -22,6 +22,7 @@ from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 from functrans.tracer import not_an_array
 
 _NUMBERS = (np.generic, int, float, complex)
+OF_PYTHON = (*_NUMBERS, np.ndarray)  # `if` and NumPy can read these, and so can a mapped function
 
 
 class Function(FlatFunction):

@@ -10,7 +10,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import as_arrays, check_callable, counted
+from functrans.api.arguments import OF_PYTHON, as_arrays, check_callable, counted
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -209,11 +209,15 @@ def vmap(
         leaves, in_tree = tree.flatten((args, kwargs))
         names = partial(argument_names, args, kwargs)
         try:
-            leaves = as_arrays(leaves, names)
+            arrays = as_arrays(leaves, names)
         except errors.NotAnArray:
             if not any([isinstance(x, jax.Ref) for x in leaves]):
                 raise
             return by_values(leaves, dims, in_tree)
+        leaves = [
+            x if d is None and isinstance(x, OF_PYTHON) else array
+            for x, array, d in zip(leaves, arrays, dims, strict=True)
+        ]
         dims, size = axes.sizes([typeof(x) for x in leaves], dims, names, axis_size)
 
         flat = FlatFunction(fun, in_tree)
@@ -262,7 +266,7 @@ def map_examples(
 
     Arguments:
       flat: function of one example of each leaf.
-      leaves: arrays.
+      leaves: arrays; those that are not mapped may be numbers, too.
       dims: the batch axis of each leaf, nonnegative, or None.
       size: size of the batch axis.
       axis_name: name of the batch axis.

@@ -21,6 +21,7 @@ from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
 
 from functrans import errors, jax_trace
+from functrans.api.arguments import OF_PYTHON
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
 from functrans.ir.source import scopes
@@ -133,9 +134,9 @@ class _Mapped:
         axis = self.axis
         try:
             leaves = [
-                x if d is None and isinstance(x, (bool, int, float, complex)) else as_array(x)
+                x if d is None and isinstance(x, OF_PYTHON) else as_array(x)
                 for x, d in zip(values, self.dims, strict=True)
-            ]  # a Python number stays one, and can be tested by `if`
+            ]  # a number stays one, and can be tested by `if`
         except errors.NotAnArray:
             return self._by_jax(values)
         name = None if axis.name is no_axis_name else axis.name

@@ -199,3 +199,20 @@ def test_sparse_arrays_are_mapped_by_jax():
             m = call(vmap(made))(x)
             assert (m.shape, m.n_batch) == (want.shape, want.n_batch) == ((2, 3), 1)
             np.testing.assert_array_equal(call(vmap(read))(m), 3 * x)
+
+
+@pytest.mark.parametrize("value", [3, np.int32(3), np.float64(3), np.arange(3)], ids=repr)
+def test_what_is_not_mapped_stays_a_number_or_an_array_of_numpy(value):
+    kinds = []
+
+    def scaled(x, n):
+        kinds.append(type(n))
+        (places,) = np.nonzero(np.arange(4) == np.max(n))  # as MuJoCo's `ray` chooses its geometries
+        return x * (places[0] if np.max(n) > 1 else 0)
+
+    want = jax.vmap(scaled, in_axes=(0, None))(X, value)
+    for vmap in (jax.vmap, ft.vmap):
+        for call in (lambda f: f, ft.jit):
+            mapped = call(lambda x, vmap=vmap: vmap(scaled, in_axes=(0, None))(x, value))
+            np.testing.assert_array_equal(mapped(X), want)
+    assert set(kinds) == {type(value)}
