@@ -229,31 +229,6 @@ def test_formats():
     both(lambda *L: L[0].jit(make(*L)), *args)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (("{}",), {}),
-        (("{} {}", 1), {}),
-        (("{x}",), {}),
-        (("{x}",), {"y": 1}),
-        (("{}", 1, 2), {}),
-        (("{}", 1), {"x": 2}),
-        (("no f-string",), {"x": 2}),
-        ((), {"x": 2}),
-        ((1.0,), {}),
-    ],
-)
-def test_formats_that_do_not_fit(arguments):
-    args, kwargs = arguments
-    with pytest.raises(Exception) as theirs:
-        jax.debug.print(*args, **kwargs)
-    with pytest.raises(errors.FunctransError, match=r"debug\.print") as ours:
-        ft.debug.print(*args, **kwargs)
-    assert isinstance(ours.value, theirs.type) or theirs.type is AttributeError
-    assert "test_callbacks.py" in str(ours.value)
-    assert not str(ours.value).startswith(("'", '"'))
-
-
 def test_log(caplog):
     with caplog.at_level(logging.INFO, logger="functrans.debug"):
         ft.jit(lambda x: ft.debug.log("x is {x}", x=x))(2.0)
@@ -354,39 +329,6 @@ def test_callbacks_with_results_have_no_derivative(which, nested):
         with pytest.raises(errors.OpaqueCallback, match="custom_jvp") as error:
             run(ft)
         assert "call(np.sin" in str(error.value)
-
-
-def test_errors_of_vmap():
-    x = np.ones(3, "float32")
-    with pytest.raises(NotImplementedError):
-        jax.vmap(lambda x: with_result(jax, x, "pure"))(x)
-    with pytest.raises(errors.MissingRule, match="vmap_method='sequential'"):
-        ft.vmap(lambda x: with_result(ft, x, "pure"))(x)
-    with pytest.raises(ValueError):
-        jax.vmap(lambda x: with_result(jax, x, "io", ordered=True))(x)
-    with pytest.raises(errors.InvalidArgument, match="leave out ordered"):
-        ft.vmap(lambda x: with_result(ft, x, "io", ordered=True))(x)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda L: L.pure_callback(np.sin, NUMBER, 1.0, vmap_method="x"),
-        lambda L: L.pure_callback(np.sin, jax.ShapeDtypeStruct((), "float64"), 1.0),
-        lambda L: L.experimental.io_callback(np.sin, jax.ShapeDtypeStruct((), "int64"), 1.0),
-        lambda L: L.pure_callback(np.sin, 1.0, 1.0),
-        lambda L: L.pure_callback(np.sin, np.float32, 1.0),
-        lambda L: L.pure_callback(np.sin, NUMBER, "text"),
-        lambda L: L.debug.callback(3, 1.0),
-        lambda L: L.debug.callback(ordered=True, x=3),
-    ],
-)
-def test_wrong_arguments(wrong):
-    with pytest.raises(Exception) as theirs:
-        wrong(jax)
-    with pytest.raises(errors.FunctransError, match=r"test_callbacks\.py") as ours:
-        wrong(ft)
-    assert isinstance(ours.value, theirs.type) or theirs.type is AttributeError
 
 
 # --- programs -------------------------------------------------------------------------------------

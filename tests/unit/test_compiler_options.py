@@ -10,7 +10,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import errors, lax
+from functrans import lax
 from functrans.api.programs import make_ir
 from functrans.passes import compiler_options
 from tests.support.closeness import assert_close
@@ -163,20 +163,6 @@ def test_a_set_that_this_jaxlib_does_not_take(monkeypatch: pytest.MonkeyPatch):
         assert ft.jit(lambda x: convolved(x) * 3)(X).shape == X.shape
     finally:
         compiler_options._is_taken.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"xla_cpu_enable_fast_mth": True}, "xla_cpu_enable_fast_mth does not exist"),
-        ({compiler_options._LIBRARY: "MUCH"}, "fusion_type does not accept 'MUCH'"),
-    ],
-)
-def test_options_that_do_not_exist(given: dict[str, Any], words: str):
-    with pytest.raises(errors.InvalidArgument, match=words) as caught:
-        ft.jit(lambda x: x + 1, compiler_options=given)(1.0)
-    assert "test_compiler_options.py" in str(caught.value)
-    assert "Existing options: xla_" in str(caught.value)
 
 
 def test_errors_of_the_function_itself_stay():

@@ -1,17 +1,10 @@
-"""Misuse, and what the user is told.
-
-Each function of the two tables beside this file does something wrong, with functrans or with JAX;
-what people do most often stands in the tables of tests/pages/.
-It says which class of error functrans raises and which words the message holds; the message must
-also name the line that is marked `# <-`. JAX is made to do the same: its error must be of a class
-that ours derives from, so that `except` clauses go on working. After each error the next call must
-work.
-"""
+"""The classes of errors; operations without a rule. What is said of wrong calls: wrong_calls_*.txt, and
+the tables of tests/pages/."""
 
 from __future__ import annotations
 
 import builtins
-import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,64 +12,11 @@ import numpy as np
 import pytest
 
 import functrans as ft
-import functrans.lax
-import functrans.numpy
 from functrans import errors
-from functrans.trace import state
+from functrans.primitives.base import Primitive
 from tests.pages import misuses
-from tests.unit import wrong_transformations as wrong_transformations
-from tests.unit import wrong_values
-from tests.unit.error_table import TABLE, X, caught, marked_line
 
 pytestmark = pytest.mark.smoke
-
-# --- the tests ------------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True, scope="module")
-def bare():
-    """The operation exists while these tests run: the table of operations stays as it is."""
-    wrong_values.BARE = wrong_values.Bare()
-    yield
-    del ft.ir.PRIMITIVES[wrong_values.Bare.name]
-
-
-def good_calls():
-    np.testing.assert_allclose(ft.jit(lambda x: ft.numpy.sin(x) * 2)(X), np.sin(X) * 2, rtol=1e-6)
-    np.testing.assert_allclose(ft.grad(lambda x: ft.numpy.sum(x * x))(X), 2 * X, rtol=1e-6)
-    np.testing.assert_allclose(ft.vmap(lambda x: x * x)(X), X * X, rtol=1e-6)
-
-
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
-def test_misuse(row):
-    error = caught(row.run, ft, ft.numpy)
-    assert type(error) is row.error
-    message = str(error)
-    for word in row.words:
-        assert word in message
-    line = marked_line(row.run)
-    if line is not None:
-        assert f"{os.path.basename(row.run.__code__.co_filename)}:{line}" in message
-    assert state.trace is None
-    assert state.provenance is None
-    good_calls()
-
-
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
-def test_misuse_is_of_the_class_that_jax_raises(row):
-    if not row.jax:
-        return
-    theirs = caught(row.run, jax, jax.numpy)
-    assert issubclass(row.error, errors.FunctransError)
-    assert issubclass(row.error, common_class(type(theirs)))
-
-
-def common_class(theirs: type[Exception]) -> type[Exception]:
-    """The class a script names in `except`: JAX's public one, or the built-in it derives from."""
-    for base in theirs.__mro__:
-        if base.__module__ == "builtins" or getattr(jax.errors, base.__name__, None) is base:
-            return base
-    raise AssertionError(theirs)
 
 
 def classes() -> list[type[Exception]]:
@@ -86,20 +26,10 @@ def classes() -> list[type[Exception]]:
 
 
 def test_every_class_of_error_is_in_a_table_or_in_another_test():
-    ours = set(classes())
-    elsewhere = {errors.FunctransError, errors.ParseError, errors.CheckError}
-    elsewhere |= {errors.BatchRuleMismatch, errors.ClosedOverTracer, errors.CotangentMismatch}
-    elsewhere |= {errors.UnsupportedDtype, errors.NegativeSize}  # wrong_calls_*.txt
-    elsewhere |= {errors.TruncatedDtype}  # test_misuses.py
-    elsewhere |= {errors.NotMeasured}  # test_profile.py
-    elsewhere |= {errors.OutsideReference}  # test_references.py
-    elsewhere |= {errors.ImplicitPromotion, errors.NotFinite}  # test_flags.py
-    elsewhere |= {  # test_callbacks.py
-        errors.CallbackResult,
-        errors.InvalidFormat,
-        errors.OpaqueCallback,
-    }
-    assert ours - elsewhere == {row.error for row in [*TABLE, *misuses.TABLE]} - elsewhere
+    tests = Path(__file__).parents[1]
+    met = "".join([p.read_text() for p in (*tests.rglob("test_*.py"), *tests.rglob("wrong_calls_*.txt"))])
+    in_tables = {row.error for row in misuses.TABLE}
+    assert {e for e in classes() if e.__name__ not in met} <= in_tables
 
 
 def test_errors_derive_from_a_built_in_class():
@@ -110,6 +40,32 @@ def test_errors_derive_from_a_built_in_class():
                 for base in error.__mro__
                 if base not in (Exception, BaseException, object)
             ), error
+
+
+class Bare(Primitive):
+    """An operation with the mandatory rules alone."""
+
+    name = "bare_operation_of_the_tests"
+
+    def abstract_eval(self, x):
+        return x
+
+    def reference(self, x):
+        return x
+
+    def lower(self, ctx, x):
+        return x
+
+
+def test_operations_that_lack_a_rule():
+    try:
+        bare = Bare()
+        for rule, run in (("jvp", lambda: ft.grad(bare)(1.0)), ("batch", lambda: ft.vmap(bare)(np.ones(3)))):
+            with pytest.raises(errors.MissingRule, match=rf"(?s){bare.name}.*`{rule}`") as caught:
+                run()
+            assert "test_errors.py" in str(caught.value)
+    finally:
+        del ft.ir.PRIMITIVES[Bare.name]
 
 
 @pytest.mark.parametrize("lib", [ft.numpy, jax.numpy], ids=["ours", "JAX's"])

@@ -373,38 +373,6 @@ def test_make_ir_takes_static_arguments():
 # --- misuse ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("misuse", "error"),
-    [
-        (lambda L: L.jit(3), TypeError),
-        (lambda L: L.jit(lambda x: x)("text"), TypeError),
-        (lambda L: L.jit(lambda x: "text")(X), TypeError),
-        (lambda L: L.jit(lambda x, n: x, static_argnums=1)(X, [1]), ValueError),
-        (lambda L: L.jit(lambda x: x)(X, X), TypeError),
-        (lambda L: L.jit(lambda x: x, static_argnums=5), ValueError),
-        (lambda L: L.jit(lambda x: x, static_argnames="q"), ValueError),
-        (lambda L: L.jit(lambda x: x, donate_argnums=0, static_argnums=0), ValueError),
-        (lambda L: L.jit(lambda x: x + undefined)(X), NameError),  # noqa: F821
-    ],
-    ids=[
-        "not a function",
-        "text",
-        "returns text",
-        "unhashable",
-        "too many",
-        "static out of range",
-        "static name unknown",
-        "donated and static",
-        "the user's own error",
-    ],
-)
-def test_misuse_raises_what_jax_raises(misuse: Callable[[Any], Any], error: type):
-    for library in (jax, ft):
-        with pytest.raises(error):
-            misuse(library)
-    assert_close(ft.jit(lambda x: x * 2)(X), X * 2)
-
-
 def test_the_switch_of_jax_runs_python():
     def f(x):
         return fnp.sum(fnp.sin(x)) if float(x[0]) > 0 else x

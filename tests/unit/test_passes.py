@@ -13,49 +13,17 @@ import pytest
 import functrans as ft
 import functrans.lax as lax
 import functrans.numpy as fnp
-from functrans import errors
 from functrans.ir import Equation, Program, Var, check, equal, parse, show
 from functrans.ir.text import with_nested
 from functrans.passes import pipeline
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.transcendental import sin
 from tests.support.closeness import assert_close
-from tests.unit.rewriting import ALONE, XY, X, becomes, body
+from tests.unit.rewriting import ALONE, X, body
 
 pytestmark = pytest.mark.smoke
 
 # --- fold -----------------------------------------------------------------------------------------
-
-NONE = "program () {"
-FOLDED = {
-    "add": (f"{NONE} a: f32[3] = add 0.1:f32[3] 0.2:f32[3]; return a", "return 0.3:f32[3]"),
-    "wrapping": (f"{NONE} a: i8[3] = add 100:i8[3] 100:i8[3]; return a", "return -56:i8[3]"),
-    "a chain": (
-        f"{NONE} a: f32[] = div 1.0:f32[] 4.0:f32[]; b: f32[] = neg a; "
-        "c: f32[2] = broadcast_in_dim[shape=(2,), dimensions=()] b; return c",
-        "return -0.25:f32[2]",
-    ),
-    "compare": (f"{NONE} a: bool[] = lt 1.0:f32[] 2.0:f32[]; return a", "return True:bool[]"),
-    "saturating": (
-        f"{NONE} a: u8[] = convert_element_type[dtype=u8, weak_type=False] 300.5:f32[]; return a",
-        "return 255:u8[]",
-    ),
-    "sum": (f"{NONE} a: f32[] = reduce_sum[axes=(0,)] 3.0:f32[4]; return a", "return 12.0:f32[]"),
-    "sum of -0.0": (f"{NONE} a: f32[] = reduce_sum[axes=(0,)] -0.0:f32[4]; return a", "return 0.0:f32[]"),
-    "pad": (
-        f"{NONE} a: f32[4] = pad[config=((1, 0, 0),)] 0.0:f32[3] 0.0:f32[]; return a",
-        "return 0.0:f32[4]",
-    ),
-    "constant": (
-        f"{NONE} a: f32[2] = constant[values=(1.5, 1.5), shape=(2,), dtype=f32]; return a",
-        "return 1.5:f32[2]",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", FOLDED)
-def test_fold(case):
-    becomes("fold", *FOLDED[case])
 
 
 def test_arrays_without_elements_are_known():
@@ -85,54 +53,7 @@ def test_a_window_as_large_as_the_array_replaces_it(change):
     assert_close(ft.jit(f)(x, y), getattr(x.at[:, :], change)(y))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{NONE} a: f32[] = exp 1.0:f32[]; return a }}",
-        f"{NONE} a: f32[] = mul 1e-30:f32[] 1e-10:f32[]; return a }}",
-        f"{NONE} a: f32[] = max 0.0:f32[] -0.0:f32[]; return a }}",
-        f"{NONE} a: i32[] = div 1:i32[] 0:i32[]; return a }}",
-        f"{NONE} a: f32[] = reduce_sum[axes=(0,)] 0.1:f32[4]; return a }}",
-        f"{NONE} a: f32[2] = pad[config=((1, 0, 0),)] 0.0:f32[1] -0.0:f32[]; return a }}",
-        f"{NONE} a: f32[2] = constant[values=(0.0, -0.0), shape=(2,), dtype=f32]; return a }}",
-        f"{X} a: f32[3] = add x 1.0:f32[3]; return a }}",
-    ],
-)
-def test_what_fold_leaves_alone(text):
-    program = parse(text)
-    assert ft.passes.fold(program) is program
-
-
 # --- common subexpressions ------------------------------------------------------------------------
-
-
-def test_equal_equations_become_one():
-    becomes(
-        "common_subexpressions",
-        f"{XY} a: f32[3] = sin x; b: f32[3] = sin x; c: f32[3] = mul a y; d: f32[3] = mul y b; "
-        "e: f32[3] = sub c d; return e",
-        "c = sin a;d = mul c b;e = sub d d;return e",
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"{X} a: f32[3] = add x 0.0:f32[3]; b: f32[3] = add x -0.0:f32[3]; return a, b }}",
-        f"{XY} a: f32[3] = max x y; b: f32[3] = max y x; return a, b }}",
-        f"{XY} a: f32[3] = sub x y; b: f32[3] = sub y x; return a, b }}",
-        f"{X} a: f32[3] = integer_pow[y=2] x; b: f32[3] = integer_pow[y=3] x; return a, b }}",
-        f"{X} a: f32[3] = optimization_barrier x; b: f32[3] = optimization_barrier x; return a, b }}",
-        "program () { a: f32[1] = constant[values=(0.0,), shape=(1,), dtype=f32]; "
-        "b: f32[1] = constant[values=(-0.0,), shape=(1,), dtype=f32]; return a, b }",
-        f"{X} a: f32[3] = convert_element_type[dtype=f32, weak_type=False] x; "
-        "b: ~f32[3] = convert_element_type[dtype=f32, weak_type=True] x; return a, b }",
-    ],
-)
-def test_what_is_not_the_same(text):
-    program = parse(text)
-    check(program)
-    assert ft.passes.common_subexpressions(program) is program
 
 
 def test_what_a_checkpoint_computes_again_stays():
@@ -416,21 +337,6 @@ def test_a_function_may_be_a_pass():
 
     x = np.ones(3, np.float32)
     assert not np.any(np.asarray(ft.jit(fnp.sin, passes=("simplify", sines_to_zero))(x)))
-
-
-@pytest.mark.parametrize("passes", [("simplfy",), ("default", 3), "dead code"])
-def test_an_unknown_pass_is_an_error_that_lists_them(passes):
-    with pytest.raises(errors.InvalidArgument, match=r"dead_code; .*exact") as info:
-        ft.jit(fnp.sin, passes=passes)
-    assert "test_passes.py" in str(info.value)
-
-
-@pytest.mark.parametrize("name", [*ALONE, "optimize"])
-@pytest.mark.parametrize("given", [fnp.sin, "program () { return }", None])
-def test_a_pass_takes_a_program(name, given):
-    with pytest.raises(errors.InvalidArgument, match=f"passes.{name} takes a Program, got") as e:
-        getattr(ft.passes, name)(given)
-    assert "test_passes.py" in str(e.value)
 
 
 def test_exact_keeps_the_order_of_sums():

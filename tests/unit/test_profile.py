@@ -231,23 +231,6 @@ def test_side_effects_are_not_repeated():
     assert "dot_general" in texts(doubled.operations)
 
 
-@pytest.mark.parametrize("repeats", [0, -1, 2.0, True, "3"])
-def test_repeats_that_are_none(repeats):
-    with pytest.raises(errors.InvalidArgument, match="must be a positive integer"):
-        ft.profile(loss, repeats=repeats)
-
-
-def test_wrong_arguments():
-    with pytest.raises(errors.NotAnArray, match="must be a function or a Program"):
-        ft.profile(loss(W, X))
-    with pytest.raises(errors.NotAnArray, match="profile runs the function"):
-        ft.profile(loss)(jax.ShapeDtypeStruct(W.shape, W.dtype), X)
-    with pytest.raises(errors.AbstractArrayError, match="Call profile outside"):
-        ft.jit(lambda w: ft.profile(loss)(w, X))(W)
-    with pytest.raises(errors.InvalidArgument):
-        ft.profile(loss, passes=("none_such",))(W, X)
-
-
 def test_a_device_that_tells_nothing(monkeypatch):
     monkeypatch.setattr(entry, "recorded", lambda *_: [])
     with pytest.raises(errors.NotMeasured, match="recorded no operation on") as caught:

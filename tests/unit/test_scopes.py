@@ -87,14 +87,6 @@ def test_decorators():
     np.testing.assert_allclose(ft.jit(ft.grad(named))(3.0), 2.0)
 
 
-def test_a_scope_must_be_a_string():
-    scope = ft.named_scope(3)
-    with pytest.raises(TypeError, match="named_scope takes a string, got 3 of type int"):
-        scope.__enter__()
-    with pytest.raises(TypeError, match="named_call"):
-        ft.named_call(3)
-
-
 def with_constants(m: Any, numpy: Any) -> Any:
     def f(x: Any) -> Any:
         with m.ensure_compile_time_eval():

@@ -306,15 +306,6 @@ def test_results_stand_in_the_tree_of_the_function():
 # --- what it looks like ---------------------------------------------------------------------------
 
 
-def test_samplers_that_run_through_jax_are_refused():
-    for draw in (
-        lambda key: random.gamma(key, 2.0, dtype="bfloat16"),
-        lambda _: random.gamma(random.key(0, impl="rbg"), 2.0),
-    ):
-        with pytest.raises(errors.NotSupported, match=r"(?s)random_.*ft\.interpret"):
-            to_python(ft.make_ir(draw)(random.key(0)))
-
-
 def test_readable():
     text = to_python(ft.make_ir(ft.grad(squares))(normal(3), normal(4, 3), normal(4)), "slope")
     line = squares.__code__.co_firstlineno + 1
@@ -346,11 +337,3 @@ def test_an_object_is_called_by_its_class_and_a_partial_by_its_function():
 
     for fun, name in ((Layer(), "Layer"), (functools.partial(scaled, np.ones(3)), "scaled")):
         assert f"def {name}(" in to_python(ft.make_ir(fun)(normal(3)))
-
-
-def test_errors():
-    with pytest.raises(errors.InvalidArgument, match=r"make_ir\(f\)"):
-        to_python(squares)  # type: ignore[arg-type]
-    program = ft.make_ir(lambda x: ft.pure_callback(np.sin, x, x))(normal(3))
-    with pytest.raises(errors.NotSupported, match=r"pure_callback.*\n.*test_to_python\.py"):
-        to_python(program)

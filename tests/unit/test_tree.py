@@ -207,76 +207,7 @@ def test_the_counts_of_what_can_be_read_once():
     assert ft.tree.unflatten(structure, iter("abc")) == ("a", "b", "c")
 
 
-MISTAKES = {
-    "both directions of transpose": lambda t, u: t.transpose(
-        t.structure([0, 0]), t.structure((0, 0)), [(1, 2), (3, (4, 5))]
-    ),
-    "transpose, outer": lambda t, u: t.transpose(t.structure([0, 0]), None, (1, 2)),
-    "transpose, inner": lambda t, u: t.transpose(t.structure([0, 0]), None, [(1, 2), 3]),
-    "transpose, no structure": lambda t, u: t.transpose([0, 0], None, [1, 2]),
-    "broadcast with is_leaf": lambda t, u: t.broadcast(
-        {"a": None, "b": 1}, {"a": 1}, is_leaf=lambda x: x is None
-    ),
-    "reduce_associative of nothing": lambda t, u: t.reduce_associative(operator.add, {}),
-    "no function": lambda t, u: t.reduce([1, 2], [operator.add, 1]),
-    "is_leaf": lambda t, u: t.map(operator.neg, [1], is_leaf=1),
-    "leaves": lambda t, u: t.unflatten(t.structure([0]), 1),
-    "keys": lambda t, u: t.map(operator.neg, [defaultdict(int, {1: 1, "a": 1})]),
-    "keys of a tree that is flattened": lambda t, u: t.flatten([{1: 1, "a": 1}]),
-    "keys of a tree of leaves": lambda t, u: u.tree_leaves([{1: 1, "a": 1}]),
-    "keys of a structure": lambda t, u: t.structure([{1j: 1, 2j: 1}]),
-    "keys of the second tree": lambda t, u: t.map(operator.add, {"a": 1}, {"a": 1, 1: 2}),
-    "children of no structure": lambda t, u: u.treedef_children([1]),
-    "is no structure a leaf": lambda t, u: u.treedef_is_leaf(1),
-    "tuple of no structure": lambda t, u: u.treedef_tuple([1]),
-    "parts of a leaf": lambda t, u: u.flatten_one_level(1),
-    "parts of a leaf with keys": lambda t, u: u.flatten_one_level_with_keys("text"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_of_the_class_of_jax(name):
-    run = MISTAKES[name]
-    with pytest.raises(Exception) as theirs:
-        run(jax.tree, jax.tree_util)
-    with pytest.raises(errors.FunctransError) as ours:
-        run(ft.tree, ft.tree_util)
-    assert isinstance(ours.value, theirs.type)
-    assert "test_tree.py" in str(ours.value)
-    assert "\n" + " " * 4 in str(ours.value)
-
-
 UNSORTED = {1: 1.0, "a": 2.0}
-MEETING_KEYS = {
-    "lower": lambda: ft.jit(lambda x: x).lower(UNSORTED),
-    "trace": lambda: ft.jit(lambda x: x).trace(UNSORTED),
-    "eval_shape": lambda: ft.jit(lambda x: x).eval_shape(UNSORTED),
-    "program": lambda: ft.jit(lambda x: x).program(UNSORTED),
-    "a result of jit": lambda: ft.jit(lambda x: [{1: x, "a": x}])(1.0),
-    "grad": lambda: ft.grad(lambda x: x[1])(UNSORTED),
-    "aux": lambda: ft.grad(lambda x: (x, {1: x, "a": x}), has_aux=True)(1.0),
-    "vmap": lambda: ft.vmap(lambda x: x)({1: X, "a": X}),
-    "out_axes": lambda: ft.vmap(lambda x: x, out_axes={1: 0, "a": 0})(X),
-    "tangents": lambda: ft.jvp(lambda x: x, (1.0,), (UNSORTED,)),
-    "a cotangent": lambda: ft.vjp(lambda x: x, 1.0)[1](UNSORTED),
-    "make_ir": lambda: ft.make_ir(lambda x: x)(UNSORTED),
-    "checkpoint": lambda: ft.checkpoint(lambda x: x)(UNSORTED),
-    "a carry": lambda: ft.lax.scan(lambda c, x: (c, x), UNSORTED, X),
-    "an operand": lambda: ft.lax.cond(True, lambda x: x, lambda x: x, UNSORTED),
-    "device_put": lambda: ft.device_put(UNSORTED),
-}
-
-
-@pytest.mark.parametrize("name", MEETING_KEYS)
-def test_transformed_functions_name_keys_without_an_order(name, monkeypatch):
-    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
-    with pytest.raises(errors.TreeMismatch) as found:
-        MEETING_KEYS[name]()
-    assert "the keys of a dict cannot be sorted: 1 (int), 'a' (str), at" in str(found.value)
-    assert "test_tree.py" in str(found.value)
-    text = "".join(traceback.format_exception(found.value))
-    assert "Comparator" not in text
-    assert "During handling" not in text
 
 
 CALLS = {

@@ -1,6 +1,7 @@
 """Calls of the libraries with wrong arguments, `wrong_calls_*.txt`: an error says what is wrong in
-the words of the table and shows the call. JAX refuses it too, with an error of a class of ours;
-where it does something else, the table says what: the class of its error, or nothing."""
+the words of the table, with ` ... ` between them, and shows the call. JAX refuses it too, with an
+error of a class of ours; where it does something else, the table says what: the class of its error,
+or nothing. No trace is left active."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import pytest
 
 import functrans as ft
 from functrans import errors
+from functrans.trace import state
 from tests.support.libraries import ARRAYS, functions
 from tests.support.versions import NEWER
 from tests.support.wide import each
@@ -55,8 +57,10 @@ def test_what_is_said(share: int):
         call, words, *jax_differs = row
         error = raised(call, ft)
         assert isinstance(error, errors.FunctransError)
-        assert words in re.sub(r"\s+", " ", str(error)), error
+        said = re.sub(r"\s+", " ", f"{type(error).__name__} {error}")
+        assert all(word in said for word in words.split(" ... ")), error
         assert f"{call}:1" in str(error), error
+        assert state.trace is state.provenance is None
         if NEWER or jax_differs == ["nothing"]:
             return
         theirs = raised(call, jax)
