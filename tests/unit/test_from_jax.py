@@ -217,18 +217,22 @@ thrice.defvjp(lambda x, y: (J.sin(x) * y, (x, y)), lambda r, g: (3 * g * J.cos(r
 
 
 def test_custom_vjp_keeps_its_rule():
-    f = from_jax(lambda x: thrice(x, 2.0) + thrice(x, x)[0])
-    g = lambda x: thrice(x, 2.0) + thrice(x, x)[0]  # noqa: E731
-    for lib, h in ((ft, f), (jax, g)):
-        loss = lambda x, h=h: h(x).sum()  # noqa: E731
-        each = lib.vmap(lib.grad(loss))(lib.numpy.stack([V, 2 * V]))
-        inside = lib.grad(lambda x, lib=lib, h=h: lib.vmap(h)(x[:, None]).sum())(V)
-        again = lib.jit(lib.grad(lambda x, loss=loss, lib=lib: lib.grad(loss)(x).sum()))(V)
-        if lib is ft:
-            ours = [each, inside, again, lib.grad(loss)(V), lib.jit(lib.grad(loss))(V)]
-        else:
-            wanted = [each, inside, again, lib.grad(loss)(V), lib.grad(loss)(V)]
-    for a, b in zip(ours, wanted, strict=True):
+    def f(x):
+        return thrice(x, 2.0) + thrice(x, x)[0]
+
+    def ways(lib, f):
+        def loss(x):
+            return f(x).sum()
+
+        return lambda x: [
+            lib.grad(loss)(x),
+            lib.vmap(lib.grad(loss))(lib.numpy.stack([x, 2 * x])),
+            lib.grad(lambda x: lib.vmap(f)(x[:, None]).sum())(x),
+            lib.grad(lambda x: lib.grad(loss)(x).sum())(x),
+        ]
+
+    ours, theirs = ft.jit(ways(ft, from_jax(f)))(V), jax.jit(ways(jax, f))(V)
+    for a, b in zip([*ours, ways(ft, from_jax(f))(V)[0]], [*theirs, theirs[0]], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5)
     _, moved = ft.jvp(from_jax(lambda x: thrice(x, 2.0)), (V,), (np.ones_like(V),))
     np.testing.assert_allclose(moved, 6 * np.cos(V), rtol=1e-6)  # JAX refuses forward mode
@@ -274,14 +278,14 @@ def test_custom_jvp_keeps_its_rule():
 
     g = from_jax(f)
     for h, k in ((ft.grad(g), jax.grad(f)), (ft.hessian(g), jax.hessian(f))):
-        np.testing.assert_allclose(ft.jit(h)(0.7), k(0.7), rtol=1e-6)
-    np.testing.assert_allclose(ft.vmap(ft.grad(g))(V), jax.vmap(jax.grad(f))(V), rtol=1e-5)
+        np.testing.assert_allclose(ft.jit(h)(0.7), jax.jit(k)(0.7), rtol=1e-6)
+    ours, theirs = ft.jit(ft.vmap(ft.grad(g))), jax.jit(jax.vmap(jax.grad(f)))
+    np.testing.assert_allclose(ours(V), theirs(V), rtol=1e-5)
     assert "custom_jvp_call" in str(ft.make_ir(g)(0.7))
 
 
-@pytest.mark.parametrize("length", range(4))
-@pytest.mark.parametrize("inside", [False, True])
-def test_rules_are_kept_however_short_the_function_is(length, inside):
+@pytest.mark.parametrize(("inside", "length"), [(False, 0), (False, 1), (True, 0), (True, 3)])
+def test_rules_are_kept_however_short_the_function_is(inside, length):
     """Of its operand itself, or of a result; the rules are told by factors of 5, 7 and 100."""
 
     def body(x):
@@ -322,18 +326,6 @@ def test_linear_call_keeps_its_transpose():
         return jax.custom_derivatives.linear_call(divide, lambda r, t: 5 * t / r, y, x)
 
     assert float(ft.grad(from_jax(f))(3.0, 2.0)) == float(jax.grad(f)(3.0, 2.0)) == 2.5
-
-
-@pytest.mark.parametrize("name", ["nothing_saveable", "dots_saveable", "everything_saveable"])
-def test_checkpoint_policies(name):
-    policy = getattr(jax.checkpoint_policies, name)
-
-    def f(x):
-        return J.sin(J.cos(x) @ J.outer(x, J.sin(x))).sum()
-
-    kept = jax.checkpoint(f, policy=policy)
-    for g in (ft.grad(from_jax(kept)), from_jax(jax.grad(kept))):
-        np.testing.assert_allclose(ft.jit(g)(V), jax.grad(f)(V), rtol=1e-5)
 
 
 # --- beyond one program ---------------------------------------------------------------------------
@@ -400,17 +392,6 @@ def test_keys_and_generators():
         assert keys.shape == (2, 2)
     keys = R.split(R.key(3), 3)
     np.testing.assert_array_equal(ft.vmap(from_jax(R.uniform))(keys), jax.vmap(R.uniform)(keys))
-
-
-def test_shardings_are_accepted():
-    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
-    where = jax.NamedSharding(mesh, jax.P("d"))
-
-    def f(x):
-        x = L.with_sharding_constraint(x * 2, where)
-        return jax.device_put(jax.jit(J.sin, out_shardings=where)(x), where)
-
-    np.testing.assert_allclose(ft.jit(from_jax(f))(V), np.sin(2 * V), rtol=1e-6)
 
 
 def test_constants_of_programs_that_jax_made_with_wide_types():

@@ -51,6 +51,12 @@ def turns(f: Callable[..., Any], *args: Any) -> list[int]:
     return [n for _, n in launches.unrolled(ft.jit(f).program(*args))]
 
 
+def agree(f: Callable[..., Any], *args: Any, tolerance: float | None = None) -> None:
+    """The compiled program and the reference."""
+    wanted = ft.interpret(ft.make_ir(f)(*args), *args)
+    assert_close(ft.tree.leaves(ft.jit(f)(*args)), wanted, tolerance)
+
+
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepared(program: Any, _: Any, whole: bool) -> Any:
@@ -60,9 +66,9 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("steps", [2, 4])
-@pytest.mark.parametrize("length", [16, 35])
+@pytest.mark.parametrize(
+    ("length", "steps", "reverse"), [(16, 2, False), (16, 4, True), (35, 2, True), (35, 4, False)]
+)
 def test_values_and_gradients(length: int, steps: int, reverse: bool, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launches, "STEPS", ((steps, 512),))
     monkeypatch.setattr(launches, "TURNS", 2)
@@ -72,10 +78,8 @@ def test_values_and_gradients(length: int, steps: int, reverse: bool, monkeypatc
     jax.tree.map(np.testing.assert_array_equal, ft.jit(f)(*args), ft.jit(f, cpu="plain")(*args))
     gradient = ft.grad(summed(f), (0, 1))
     assert turns(gradient, *args) == [steps, steps]
-    jax.tree.map(assert_close, ft.jit(gradient)(*args), ft.jit(gradient, cpu="plain")(*args))
-    batched = ft.vmap(gradient, (None, 0))
-    stack = np.stack([rows(length), 2 * rows(length)])
-    jax.tree.map(assert_close, ft.jit(batched)(X, stack), ft.jit(batched, cpu="plain")(X, stack))
+    agree(gradient, *args)
+    agree(ft.vmap(gradient, (None, 0)), X, np.stack([rows(length), 2 * rows(length)]))
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
@@ -86,11 +90,11 @@ def test_loops_without_rows_or_without_a_carry():
         lambda x: lax.scan(lambda c, _: (c + 1, None), x, None, length=32)[0],
     ):
         assert turns(f, X) == [4]
-        assert_close(ft.jit(f)(X), ft.jit(f, cpu="plain")(X))
+        agree(f, X)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_loops(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(launches, "TURNS", 2)
     check(seed)
@@ -118,7 +122,7 @@ def many_arrays(carried: int) -> Callable[..., Any]:
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-@pytest.mark.parametrize("carried", [3, 16, 37])
+@pytest.mark.parametrize("carried", [3, 37])
 def test_loops_with_many_arrays(carried: int):
     f, args = many_arrays(carried), (np.linspace(-1, 1, carried, dtype="float32"), rows(24))
     lowered = ft.jit(f).lower(*args).as_text()
@@ -131,7 +135,7 @@ def test_loops_with_many_arrays(carried: int):
         c, ys = f(*args)
         return sum(c) + sum(jnp.sum(y**2) for y in ys if y.dtype == X.dtype)
 
-    gradient = ft.grad(total, (0, 1))
+    gradient = ft.grad(total, (0, 1))  # of a long chain, whose rounding errors grow
     jax.tree.map(assert_close, ft.jit(gradient)(*args), ft.jit(gradient, cpu="plain")(*args))
 
 
@@ -183,8 +187,9 @@ def test_small_matrices_in_loops(how: str):
         f, args = ft.vmap(filtered, (0, None)), (np.stack([m, m.T, -m]), rows(16))
     gradient = ft.grad(lambda m, ys: jnp.sum(f(m, ys)[1] ** 2))
     assert calls(f, *args) == calls(gradient, *args) == set()
-    jax.tree.map(assert_close, ft.jit(f)(*args), ft.jit(f, cpu="plain")(*args))
-    assert_close(ft.jit(gradient)(*args), ft.jit(gradient, cpu="plain")(*args), 1e-4)
+    agree(f, *args, tolerance=1e-5)
+    if how == "alone":
+        agree(gradient, *args, tolerance=1e-4)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
@@ -194,7 +199,7 @@ def test_small_matrices_in_a_while():
 
     m = np.linspace(-0.5, 0.75, 9, dtype="float32").reshape(3, 3) + 2 * np.eye(3, dtype="float32")
     assert calls(f, m) == {"dot_general"}  # the one before the loop
-    assert_close(ft.jit(f)(m), ft.jit(f, cpu="plain")(m))
+    agree(f, m)
 
 
 def test_what_stays_a_call():

@@ -61,17 +61,21 @@ def test_forward_mode_is_the_transpose_of_the_rule(rule):
     rng = np.random.default_rng(0)
     x, dx, ct = rng.uniform(0.3, 0.8, (3, 4))
     with jax.enable_x64(True):
-        for g in (f, ft.jit(f)):
-            forward = ft.jvp(g, (x,), (dx,))[1]
-            (back,) = ft.vjp(g, x)[1](ct)
-            np.testing.assert_allclose(back, rule(x, ct), rtol=1e-14)
-            np.testing.assert_allclose(ct @ forward, back @ dx, rtol=1e-14)
 
         def total(x):
             return jnp.sum(f(x))
 
-        twice = ft.jacfwd(ft.grad(ft.checkpoint(total)))(x)
-        np.testing.assert_allclose(ft.jit(ft.jacfwd(ft.jacfwd(total)))(x), twice, atol=1e-14)
+        @ft.jit
+        def made(x, dx, ct):
+            both = [(ft.jvp(g, (x,), (dx,))[1], ft.vjp(g, x)[1](ct)[0]) for g in (f, ft.jit(f))]
+            twice = ft.jacfwd(ft.grad(ft.checkpoint(total)))(x), ft.jacfwd(ft.jacfwd(total))(x)
+            return both, rule(x, ct), twice
+
+        both, wanted, twice = made(x, dx, ct)
+        for forward, back in both:
+            np.testing.assert_allclose(back, wanted, rtol=1e-14)
+            np.testing.assert_allclose(ct @ forward, back @ dx, rtol=1e-14)
+        np.testing.assert_allclose(*twice, atol=1e-14)
 
 
 def test_what_is_not_linear_in_the_cotangent_is_still_told():

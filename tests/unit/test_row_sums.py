@@ -33,8 +33,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("case", SHORT)
-@pytest.mark.parametrize("size", [1024, 1500, 16384])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("size", "dtype"), [(1024, "float32"), (1500, "float64"), (16384, "float32")])
 def test_values(case, size, dtype):
     with jax.enable_x64(True):
         x = np.random.default_rng(0).normal(size=size).astype(dtype)

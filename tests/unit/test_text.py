@@ -243,7 +243,7 @@ def test_every_small_constant_comes_back(data, name):
         lambda inner: st.lists(inner, max_size=3).map(tuple),
     )
 )
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 def test_every_parameter_comes_back(value):
     x, y = Var(F3), Var(F3)
     program = Program((x,), (Equation(P["sin"], (x,), (y,), {"anything": value}),), (y,))
