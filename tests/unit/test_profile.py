@@ -55,13 +55,8 @@ def test_what_was_measured_is_placed():
 
 @pytest.mark.parametrize(
     ("f", "x"),
-    [
-        (loss, X),
-        (ft.grad(loss), X),
-        (ft.jit(ft.grad(loss)), X),
-        (ft.vmap(ft.grad(loss), (None, 0)), np.stack([X, X])),
-    ],
-    ids=["value", "gradient", "jitted", "batched"],
+    [(ft.jit(ft.grad(loss)), X), (ft.vmap(ft.grad(loss), (None, 0)), np.stack([X, X]))],
+    ids=["jitted", "batched"],
 )
 def test_shares_add_up(f, x):
     report = profiled(f, W, x)
@@ -87,15 +82,6 @@ def test_a_fused_operation_is_shared_among_its_lines_by_flops():
     # One reads the argument and one writes the result; what is between stays inside.
     moved = [found[name].bytes for name in ("sin", "mul", "add")]
     assert moved == pytest.approx([4 * X.size, 0, 4 * X.size])
-
-
-def test_what_jax_lowers_for_us_is_placed():
-    def f(x):
-        q = jnp.linalg.qr(x)[0]
-        return jnp.cumsum(q, axis=0)
-
-    report = profiled(f, X)
-    assert {"q = jnp.linalg.qr(x)[0]", "return jnp.cumsum(q, axis=0)"} <= texts(report.lines)
 
 
 def test_a_function_called_twice_is_measured_at_its_own_line():
@@ -168,16 +154,6 @@ def test_a_function_compiled_plainly_is_profiled_so():
     rows = {cpu: texts(profiled(ft.jit(f, cpu=cpu), W[:8, :8]).operations) for cpu in ("fast", "plain")}
     assert "scan (one kernel)" in rows["fast"]
     assert {"dot_general", "sin"} <= rows["plain"]
-
-
-def test_a_plain_function_with_constants_is_profiled_so():
-    table = np.linspace(0, 1, 1000, dtype="float32")
-
-    def f(x):
-        return lax.scan(lambda c, row: (jnp.sin(c + row), c.sum()), x, table)[1]
-
-    report = profiled(ft.jit(f, cpu="plain"), np.ones(256, "float32"))
-    assert sum(k.calls for k in report.kernels) > 1000
 
 
 def test_nobody_knows_the_steps_of_a_while_inside_of_one_kernel():

@@ -3,10 +3,8 @@ user's own errors as they are."""
 
 from __future__ import annotations
 
-import copy
 import inspect
 import operator
-import pickle
 import random
 import traceback
 from collections import OrderedDict, defaultdict, namedtuple
@@ -108,18 +106,6 @@ def test_both_modules_have_the_same_functions():
         names = [[n for n in dir(module) if n[0].isalpha()] for module in (mine, theirs)]
         assert names[0] == names[1]
     assert ft.tree_util.Partial is jax.tree_util.Partial
-
-
-@pytest.mark.parametrize(
-    "name", ["map", "flatten", "leaves", "structure", "unflatten", "transpose", "reduce", "broadcast"]
-)
-def test_they_are_functions_like_any_other(name):
-    function = getattr(ft.tree, name)
-    assert pickle.loads(pickle.dumps(function)) is function
-    assert copy.deepcopy(function) is function
-    assert inspect.signature(function) == inspect.signature(getattr(jax.tree, name))
-    assert (function.__module__, function.__qualname__) == ("functrans.tree", name)
-    assert function.__doc__
 
 
 # --- where trees differ ---------------------------------------------------------------------------
@@ -299,18 +285,6 @@ def test_errors_of_the_user_pass(name, monkeypatch):
     assert files == {__file__}
 
 
-def test_the_same_error_comes_out():
-    mine = ValueError("mine")
-
-    def f(x):
-        raise mine
-
-    with pytest.raises(ValueError, match="mine") as found:
-        ft.tree.map(f, [1])
-    assert found.value is mine
-    assert not isinstance(mine, errors.FunctransError)
-
-
 def test_an_error_of_ours_shows_the_frames_of_the_user(monkeypatch):
     monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
     with pytest.raises(errors.TreeMismatch) as found:
@@ -328,12 +302,3 @@ def test_a_mismatch_inside_a_function_that_is_mapped_is_its_own():
 
     with pytest.raises(errors.TreeMismatch, match="a tuple in tree 1, a list in tree 2"):
         ft.tree.map(inner, {"a": 1})
-
-
-def test_trees_of_traced_values():
-    def step(params, grads):
-        return ft.tree.map(lambda p, g: p - g, params, grads)
-
-    assert ft.jit(step)({"w": 3.0}, {"w": 1.0}) == {"w": 2.0}
-    with pytest.raises(errors.TreeMismatch, match="only tree 2 has"):
-        ft.jit(step)({"w": 3.0}, {"v": 1.0})
