@@ -184,12 +184,6 @@ def test_a_default_value_that_knows_its_function_keeps_nothing_alive():
     assert alive() is None
 
 
-def test_the_text_is_without_names():
-    program = ft.make_ir(loss)(*ARGS, **KWARGS)
-    assert "params" not in str(program)
-    assert str(ft.ir.parse(str(program), program.values)) == str(program)
-
-
 # --- as NumPy source ------------------------------------------------------------------------------
 
 
@@ -228,15 +222,6 @@ def test_names_that_are_taken():
     assert head(text) == "f(np_2, input_2, f_2, lambda_2)"
     assert "np_a = np.asarray(np_2['a'], np.float32)  # (3,)" in text
     agrees(ft.make_ir(f)(*args, **{"lambda": 4.0}), (*args, 4.0))
-
-
-def test_many_parameters_are_one_a_line():
-    names = [f"parameter_{i}" for i in range(8)]
-    scope: dict[str, Any] = {}
-    exec(f"def f({', '.join(names)}): return {' + '.join(names)}", scope)
-    args = tuple(range(8))
-    text = agrees(ft.make_ir(scope["f"])(*args), args)
-    assert "def f(\n    parameter_0,\n    parameter_1," in text
 
 
 def test_nested_functions_have_names_too():

@@ -17,7 +17,6 @@ import functrans as ft
 import functrans.numpy as fnp
 from functrans import errors
 from functrans.passes import pipeline
-from tests.support.closeness import assert_close
 from tests.support.observing import NUMBER, both, example, transformed
 
 pytestmark = pytest.mark.smoke
@@ -28,40 +27,24 @@ pytestmark = pytest.mark.smoke
 METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized")
 
 
-@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_pure_callback_under_vmap(method, compiled):
-    def make(L, np_, log):
-        def host(x, y):
-            return np.asarray(x) * 2 + np.asarray(y), {"shape": np.zeros(x.shape, "int32") + 7}
+def test_pure_callback_under_vmap(method):
+    """What it gives, and the shapes that it sees."""
 
-        def f(x, y):
-            like = L.ShapeDtypeStruct(np_.shape(x), np_.float32)
-            return L.pure_callback(
-                host, (like, {"shape": L.ShapeDtypeStruct(np_.shape(x), np_.int32)}), x, y, vmap_method=method
-            )
-
-        mapped = L.vmap(L.vmap(f, in_axes=(0, None)), in_axes=(1, None))
-        return L.jit(mapped) if compiled else mapped
-
-    x = np.arange(6, dtype="float32").reshape(2, 3)
-    both(make, x, np.float32(1))
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_shapes_that_a_pure_callback_sees(method):
     def make(L, np_, log):
         def host(x, y):
             log(np_.array(x.shape), np_.array(y.shape))
-            return np.sum(np.asarray(x), axis=-1)
+            return np.asarray(x) * 2 + np.asarray(y), {"shape": np.zeros(x.shape, "int32") + 7}
 
         def f(x, y):
-            like = L.ShapeDtypeStruct((), np_.float32)
+            shape = np_.shape(x)
+            like = L.ShapeDtypeStruct(shape, np_.float32), {"shape": L.ShapeDtypeStruct(shape, np_.int32)}
             return L.pure_callback(host, like, x, y, vmap_method=method)
 
-        return L.jit(L.vmap(f, in_axes=(0, None)))
+        mapped = L.vmap(L.vmap(f, in_axes=(0, None)), in_axes=(1, None))
+        return lambda x, y: (mapped(x, y), L.jit(mapped)(x, y))
 
-    both(make, np.ones((4, 2), "float32"), np.ones(5, "float32"))
+    both(make, np.arange(6, dtype="float32").reshape(2, 3), np.float32(1))
 
 
 def with_io(ordered: bool) -> Callable[..., Any]:
@@ -83,14 +66,14 @@ def with_io(ordered: bool) -> Callable[..., Any]:
     return make
 
 
-@pytest.mark.parametrize("names", [(), ("jit",), ("jit", "jit")])
+@pytest.mark.parametrize("names", [(), ("jit",)])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_io_callback(ordered, names):
     _, _, logged = both(transformed(with_io(ordered), names), np.float32(3), in_order=ordered)
     assert len(logged) == 2
 
 
-@pytest.mark.parametrize("names", [("vmap",), ("jit", "vmap"), ("vmap", "jit"), ("vmap", "vmap")])
+@pytest.mark.parametrize("names", [("jit", "vmap"), ("vmap", "vmap")])
 def test_io_callback_under_vmap(names):
     both(transformed(with_io(False), names), example(names), in_order=False)
 
@@ -169,7 +152,7 @@ def test_sharding_names_the_device():
     both(make, np.ones(3, "float32"))
 
 
-@pytest.mark.parametrize("names", [(), ("jit",), ("vmap",), ("jit", "vmap"), ("vmap", "jit")])
+@pytest.mark.parametrize("names", [(), ("jit", "vmap")])
 def test_a_callback_may_use_functrans_itself(names):
     def make(L, np_, log):
         def host(x):
@@ -349,13 +332,3 @@ def test_a_program_shows_its_callbacks():
     ]
     ft.ir.check(ft.make_ir(ft.vmap(lambda x: ft.debug.print("{}", x)))(np.ones(3)))
     assert ft.ir.equal(ft.ir.parse(str(program)), program)
-
-
-def test_the_interpreter_computes_with_python():
-    def f(x):
-        y = ft.pure_callback(np.sin, NUMBER, x, vmap_method="sequential")
-        return ft.io_callback(failing, NUMBER, y)
-
-    x = np.array([0.5, 1.5], "float32")
-    program = ft.make_ir(ft.vmap(f))(x)
-    assert_close(ft.interpret(program, x), [np.sin(x)])

@@ -106,11 +106,6 @@ def test_inputs_are_named_by_their_paths():
     ]
 
 
-def test_parsed_programs_have_letters():
-    graph = of_equations(ft.ir.parse("program (x: f32[3]) { y: f32[3] = sin x; return y }"))
-    assert graph["nodes"][0]["label"] == "a: f32[3]"
-
-
 # --- files ----------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from benchmarks.models import OURS, transformer_loss, transformer_params
-from functrans import errors, lax
+from functrans import lax
 from functrans.inspect.explore import explore, stages
 
 pytestmark = pytest.mark.smoke
@@ -154,14 +154,6 @@ def test_static_arguments_of_a_jitted_function(tmp_path: Path):
     slope = ft.jit(ft.grad(lambda x, n: jnp.sum(x**n)), static_argnums=1)
     names = [s.name for s in stages(slope, (X, 3), {})[0]]
     assert names == ["source", "traced", "differentiated", "optimized", "StableHLO"]
-
-
-def test_a_program(tmp_path: Path):
-    program = ft.make_ir(loss)(W, X)
-    made, _, _ = read(explore(program, tmp_path / "p.html")(W, X))
-    assert list(made) == ["source", "traced", "optimized", "StableHLO"]
-    with pytest.raises(errors.TypeMismatch, match="takes 2 values"):
-        explore(program, tmp_path / "p.html")(W)
 
 
 # --- in a browser ---------------------------------------------------------------------------------

@@ -172,28 +172,9 @@ def algebra(draw: Any, dtype: str, length: int) -> Program:
 
 
 KINDS = [
-    "add",
-    "add",
-    "sub",
-    "sub",
-    "mul",
-    "mul",
-    "mul",
-    "neg",
-    "neg",
-    "div",
-    "abs",
-    "power",
-    "max",
-    "select",
-    "convert",
-    "broadcast",
-    "transpose",
-    "slice",
-    "sum",
-    "flatten",
-    "largest",
-]
+    "add", "add", "sub", "sub", "mul", "mul", "mul", "neg", "neg", "div", "abs", "power", "max", "select",
+    "convert", "broadcast", "transpose", "slice", "sum", "flatten", "largest",
+]  # fmt: skip
 
 
 def try_algebra(program: Program, dtype: str, compiled: bool = False) -> None:

@@ -156,12 +156,6 @@ def test_a_function_compiled_plainly_is_profiled_so():
     assert {"dot_general", "sin"} <= rows["plain"]
 
 
-def test_nobody_knows_the_steps_of_a_while_inside_of_one_kernel():
-    report = profiled(lambda x: lax.while_loop(lambda c: c < 7.0, lambda c: c * 1.5, x), 1.0)
-    (row,) = [row for row in report.lines if row.inside]
-    assert row.flops == 0
-
-
 # --- what it is given -----------------------------------------------------------------------------
 
 
@@ -182,8 +176,6 @@ def test_a_program_and_passes():
     program = ft.make_ir(loss)(W, X)
     assert "dot_general" in texts(profiled(program, W, X).operations)
     assert profiled(loss, W, X, passes=()).program.equations[0].primitive.name == "dot_general"
-    with pytest.raises(errors.TypeMismatch, match="takes 2 values"):
-        profiled(program, W)
 
 
 def test_nothing_to_do():
@@ -241,13 +233,7 @@ def test_saved_reports(tmp_path):
     report.save(tmp_path / "p.html")
     data = json.loads((tmp_path / "p.json").read_text())
     assert [row["name"] for row in data["lines"]] == [row.name for row in report.lines]
-    assert data["machine"]["platform"] == "cpu"
-    html = (tmp_path / "p.html").read_text()
-    assert "jnp.tanh(x @ w)" in html
-    assert report.kernels[0].name in html
-    assert report.lines[0].name in str(report)
-    with pytest.raises(errors.InvalidArgument):
-        report.save(tmp_path / "p")
+    assert report.kernels[0].name in (tmp_path / "p.html").read_text()
 
 
 def test_times_on_the_page_of_stages(tmp_path):
@@ -258,10 +244,6 @@ def test_times_on_the_page_of_stages(tmp_path):
     assert took["source"] == pytest.approx(report.busy, abs=1e-5)
     assert took["optimized"] == pytest.approx(report.busy, abs=1e-5)
     assert took["traced"] == took["StableHLO"] == 0
-    with pytest.raises(errors.InvalidArgument, match="Profile the same function"):
-        explore(loss, tmp_path / "p.html", profile=report)(W, X[:4])
-    with pytest.raises(errors.InvalidArgument, match=r"must be a report of ft\.profile"):
-        explore(loss, tmp_path / "p.html", profile=report.lines)
 
 
 # --- its parts, by hand ---------------------------------------------------------------------------
@@ -353,17 +335,3 @@ def test_an_operation_without_an_equation_is_not_placed():
     assert [(p.equation, p.milliseconds) for p in made] == [(sine, 5), (total, 1), (None, 4), (None, 1)]
     alike = pieces(found[:1], {}, 100)
     assert [p.milliseconds for p in alike] == [3, 3]
-
-
-def test_what_is_fused_with_a_product():
-    """On a GPU an update of a matrix beside a product has few FLOPs, but reads and writes."""
-    program = ft.make_ir(lambda x, y: jnp.sin(x @ y))(
-        np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
-    )
-    product, sine = program.equations
-    made = pieces(
-        kernels(Compiled(MODULE), [Span(0, 0, 6e6, "fusion.1")], program.equations),
-        {product: Work(3000, 0), sine: Work(10, 10)},
-        300,
-    )
-    assert [(p.equation, p.milliseconds) for p in made] == [(product, 3), (sine, 3)]

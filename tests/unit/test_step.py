@@ -97,11 +97,6 @@ def test_breakpoints_where_nothing_stands():
     assert "breakpoints: sin" in seen
 
 
-def test_nan_says_if_there_was_none():
-    _, seen = walk(f, X, commands=["nan"])
-    assert seen.endswith("no equation made a NaN or an infinity\n")
-
-
 def test_into_out_and_where_in_a_loop():
     (carry, ys), seen = walk(looped, X, commands=["into", "next", "next", "where", "out", "c"])
     assert "equation 0 (scan) > body, step 1 (counted from 0) > equation 0 (mul)" in seen
@@ -214,13 +209,6 @@ def test_typed_commands_repeat_and_end():
     with pytest.raises(bdb.BdbQuit):
         ft.debug.step(f, commands=["help", "quit"], output=output)(X)
     assert "run until an equation makes a NaN" in output.getvalue()
-
-
-def test_a_gradient_of_a_jitted_function():
-    g = ft.grad(ft.jit(lambda x: jnp.sum(jnp.sin(x) ** 2)))
-    out, seen = walk(g, X, commands=["into", "into", "w", "c"])
-    np.testing.assert_allclose(out, np.sin(2 * X), rtol=1e-5, atol=1e-6)
-    assert "equation 0 (jit) > " in seen
 
 
 # --- without jit ----------------------------------------------------------------------------------

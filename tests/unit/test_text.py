@@ -140,11 +140,6 @@ def test_long_headers_are_broken():
     round_trip(program)
 
 
-def test_text_of_one_line():
-    text = "program (x: f32[3]) { y: f32[3] = sin x; return y, 2.0:f32[] }  # a comment"
-    assert show(parse(text)) == ("program (a: f32[3]) {\n  b: f32[3] = sin a\n  return b, 2.0:f32[]\n}")
-
-
 # --- there and back -------------------------------------------------------------------------------
 
 layer = ft.jit(lambda w, x: P["sin"](dot(w, x)))
@@ -369,11 +364,6 @@ ONE = "program (x: f32[3]) { y: f32[3] = sin x; z: f32[3] = mul y 2.0:f32[3]; re
 def test_programs_that_differ(other):
     assert not equal(parse(ONE), parse(other))
     assert not equal(parse(other), parse(ONE))
-
-
-def test_signs_of_zero_parts_are_shown_one_after_the_other():
-    for text in ("1.0-0.0j:c64[]", "1.0+0.0j:c64[]", "-0.0+2.0j:c64[]", "0.0+2.0j:c64[]"):
-        assert text in show(parse(f"program () {{ return {text} }}"))
 
 
 def test_numbers_that_differ():
