@@ -224,6 +224,13 @@ def test_names_that_are_taken():
     agrees(ft.make_ir(f)(*args, **{"lambda": 4.0}), (*args, 4.0))
 
 
+def test_many_parameters_are_one_a_line():
+    names = [f"parameter_{i}" for i in range(8)]
+    args = tuple(range(8))
+    text = agrees(ft.make_ir(eval(f"lambda {', '.join(names)}: {' + '.join(names)}"))(*args), args)
+    assert "(\n    parameter_0,\n    parameter_1," in text
+
+
 def test_nested_functions_have_names_too():
     @ft.jit
     def layer(params: Any, x: Any) -> Any:

@@ -242,17 +242,16 @@ def in_pure_callback(array):
     return f
 
 
-USES = [in_jit, in_vmap_of_jit, in_scan, in_custom_jvp, in_custom_vjp, in_from_jax, in_pure_callback]
+USES = (in_jit, in_vmap_of_jit, in_scan, in_custom_jvp, in_custom_vjp, in_from_jax, in_pure_callback)
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
-def test_functions_and_what_they_close_over_are_let_go(use):
-    array = big()
-    held = weakref.ref(array)
-    f = use(array)
-    function = weakref.ref(f)
-    del array, f
+def test_functions_and_what_they_close_over_are_let_go():
+    held = {}
+    for use in USES:
+        array = big()
+        f = use(array)
+        held[use.__name__] = weakref.ref(f), weakref.ref(array)
+        del array, f
     gc.collect()
     gc.collect()
-    assert function() is None
-    assert held() is None
+    assert not [name for name, refs in held.items() if any(ref() is not None for ref in refs)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as fnp
 from tests.support.closeness import assert_close
-from tests.support.matrices import alternately, spread
+from tests.support.matrices import spread
 from tests.support.observing import NUMBER, TRANSFORMATIONS, both, example, observe, transformed
 
 pytestmark = pytest.mark.smoke
@@ -129,102 +127,6 @@ def test_mapped_and_unmapped_operands():
     x, y, z = [np.arange(np.prod(s), dtype="float32").reshape(s) for s in shapes]
     _, _, logged = both(make, x, y, z)
     assert len(logged) == 6
-
-
-# --- control flow ---------------------------------------------------------------------------------
-
-
-def in_a_scan(ordered: bool) -> Callable[..., Any]:
-    def make(L, np_, log):
-        def body(carry, y):
-            L.debug.callback(log, carry, y, ordered=ordered)
-            return carry * y, np_.sin(carry)
-
-        def f(x):
-            L.debug.print("start {}", x, ordered=ordered)
-            end, ys = L.lax.scan(body, x, np_.arange(1.0, 4.0, dtype="float32"))
-            L.debug.print("end {}", end, ordered=ordered)
-            return end + np_.sum(ys)
-
-        return f
-
-    make.__name__ = "in_a_scan"
-    return make
-
-
-def in_a_fori_loop(L, np_, log):
-    def body(i, x):
-        L.debug.print("{} {}", i, x, ordered=True)
-        return x * 1.5
-
-    return lambda x: L.lax.fori_loop(0, 3, body, x)
-
-
-def in_a_while_loop(L, np_, log):
-    def test(x):
-        L.debug.print("test {}", x, ordered=True)
-        return x < 3
-
-    def body(x):
-        L.debug.print("body {}", x, ordered=True)
-        return x * 1.5
-
-    def f(x):
-        y = L.lax.while_loop(test, body, x)
-        L.debug.print("end {}", y, ordered=True)
-        return y
-
-    return f
-
-
-def in_a_cond(L, np_, log):
-    def shown(name):
-        def branch(x):
-            L.debug.print(name + " {}", x, ordered=True)
-            return x * 2
-
-        return branch
-
-    def quiet(x):
-        return x + 1
-
-    def f(x):
-        y = L.lax.cond(x > 1, shown("more"), shown("less"), x)
-        z = L.lax.switch((x * 2).astype(int), [quiet, shown("one"), shown("two")], y)
-        L.debug.print("end {}", z, ordered=True)
-        return z
-
-    return f
-
-
-def in_nested_loops(L, np_, log):
-    @L.jit
-    def layer(x, y):
-        L.debug.callback(log, x, y, ordered=True)
-        return L.lax.cond(x > 1, lambda x: x - y, lambda x: in_a_fori_loop(L, np_, log)(x), x)
-
-    def f(x):
-        return L.lax.scan(lambda c, y: (layer(c, y), None), x, np_.ones(3, "float32"))[0]
-
-    return f
-
-
-ORDERED_LOOPS = (in_a_scan(True), in_a_fori_loop, in_a_while_loop, in_a_cond, in_nested_loops)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("names", alternately([("jit", "jvp"), (), ("jvp", "jit"), ("jit",)]))
-@pytest.mark.parametrize("function", ORDERED_LOOPS, ids=lambda f: f.__name__)
-def test_ordered_effects_in_loops(function, names):
-    for value in (0.25, 1.25)[function not in (in_a_cond, in_nested_loops) :]:  # both branches
-        _, printed, logged = both(transformed(function, names), np.float32(value))
-        assert printed or logged
-
-
-@pytest.mark.parametrize("names", [("vmap",), ("jit", "vmap"), ("grad",), ("jit", "grad")])
-@pytest.mark.parametrize("function", [in_a_scan(False), in_a_scan(True)])
-def test_effects_in_a_scan(function, names):
-    both(transformed(function, names), example(names), in_order=False)
 
 
 # --- custom rules ---------------------------------------------------------------------------------

@@ -58,6 +58,12 @@ def test_what_changed_of_the_arguments():
     assert explain_cache(f).count == 6
 
 
+def test_the_kind_of_a_container():
+    f = ft.jit(lambda pair: pair[0] + pair[1])
+    f((X, X)), f([X, X])
+    assert "the structure of pair" in reasons(f)
+
+
 def test_the_nearest_call_gave_the_same_arguments():
     f = ft.jit(lambda params: params)
     f({"w": X})

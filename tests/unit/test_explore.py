@@ -147,6 +147,11 @@ def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
     assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
 
 
+def test_a_program(tmp_path: Path):
+    made, _, _ = read(explore(ft.make_ir(loss)(W, X), tmp_path / "p.html")(W, X))
+    assert list(made) == ["source", "traced", "optimized", "StableHLO"]
+
+
 def test_static_arguments_of_a_jitted_function(tmp_path: Path):
     power = ft.jit(lambda x, n, mode="sum": getattr(x**n, mode)(), static_argnames=("n", "mode"))
     made, _, _ = read(explore(power, tmp_path / "p.html")(X, 3, mode="prod"))

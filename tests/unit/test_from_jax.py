@@ -321,6 +321,22 @@ def test_linear_call_keeps_its_transpose():
     assert float(ft.grad(from_jax(f))(3.0, 2.0)) == float(jax.grad(f)(3.0, 2.0)) == 2.5
 
 
+def test_checkpoints_and_shardings_are_kept():
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    where = jax.NamedSharding(mesh, jax.P("d"))
+
+    def f(x):
+        x = L.with_sharding_constraint(x * 2, where)
+        x = jax.device_put(jax.jit(J.sin, out_shardings=where)(x), where)
+        return J.sin(J.cos(x) @ J.outer(x, J.sin(x))).sum()
+
+    wanted = jax.jit(jax.grad(f))(V)
+    for policy in (jax.checkpoint_policies.nothing_saveable, jax.checkpoint_policies.dots_saveable):
+        kept = jax.checkpoint(f, policy=policy)
+        for g in (ft.grad(from_jax(kept)), from_jax(jax.grad(kept))):
+            np.testing.assert_allclose(ft.jit(g)(V), wanted, rtol=1e-5, atol=1e-6)
+
+
 # --- beyond one program ---------------------------------------------------------------------------
 
 SQUARE = np.arange(16, dtype=np.float32).reshape(4, 4)

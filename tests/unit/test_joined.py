@@ -1,7 +1,8 @@
 """Values that a concatenate made are taken apart again, and gradients flattened into a vector cost
 what gradients in a tree do."""
 
-import itertools
+from functools import partial
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,93 +11,54 @@ from jax.flatten_util import ravel_pytree
 
 import functrans as ft
 import functrans.numpy as jnp
+from tests.unit.contraction_searches import mlp
 
 pytestmark = pytest.mark.smoke
 
-BATCH, SIZES = 6, (5, 4, 3)
+LIBRARIES = SimpleNamespace(ft=ft, np=jnp), SimpleNamespace(ft=jax, np=jax.numpy)
 
 
-def parameters(seed=0, dtype="float32"):
-    rng = np.random.default_rng(seed)
-    return [
-        {"w": rng.normal(size=(m, n)).astype(dtype), "b": rng.normal(size=n).astype(dtype)}
-        for m, n in itertools.pairwise(SIZES)
-    ]
+def arguments(dtype="float32"):
+    loss, *args = mlp(np.random.default_rng(0))
+    return loss, jax.tree.map(lambda x: x.astype(dtype), args)
 
 
-def batch(dtype="float32"):
-    rng = np.random.default_rng(1)
-    return (
-        rng.normal(size=(BATCH, SIZES[0])).astype(dtype),
-        rng.normal(size=(BATCH, SIZES[-1])).astype(dtype),
-    )
-
-
-def loss_of(np_):
-    def loss(params, x, y):
-        for layer in params:
-            x = np_.tanh(x @ layer["w"] + layer["b"])
-        return np_.sum((x - y) ** 2)
-
-    return loss
-
-
-def flattened(library, np_, ravel):
+def rows_of(lib, loss, params, x, y):
     """Gradients of examples as rows of one matrix."""
 
-    def rows(params, x, y):
-        def one(p, x, y):
-            return ravel(library.grad(loss_of(np_))(p, x, y))[0]
+    def one(p, x, y):
+        return ravel_pytree(lib.ft.grad(partial(loss, lib))(p, x, y))[0]
 
-        return library.vmap(one, (None, 0, 0))(params, x, y)
-
-    return rows
+    return lib.ft.vmap(one, (None, 0, 0))(params, x, y)
 
 
-def clipped(library, np_, ravel):
-    def step(params, x, y):
-        rows = flattened(library, np_, ravel)(params, x, y)
-        scale = np_.minimum(1.0, 0.5 / np_.linalg.norm(rows, axis=1))
-        vector, unravel = ravel(params)
-        total = np_.sum(rows * scale[:, None], axis=0) / len(x)
-        return unravel(vector - 0.1 * total)
-
-    return step
+def clipped(np_, rows, params):
+    scale = np_.minimum(1.0, 0.5 / np_.linalg.norm(rows, axis=1))
+    vector, unravel = ravel_pytree(params)
+    return unravel(vector - 0.1 * np_.sum(rows * scale[:, None], axis=0))
 
 
-def by_product(library, np_, ravel):
-    def total(params, x, y):
-        rows = flattened(library, np_, ravel)(params, x, y)
-        return np_.sqrt(np_.sum(rows * rows, axis=1)) @ rows
-
-    return total
+def along(np_, rows, params):
+    return rows @ ravel_pytree(params)[0], rows[:, 2:5].sum(), np_.max(rows, axis=1)
 
 
-def kernel(library, np_, ravel):
-    def between(params, x, y):
-        rows = flattened(library, np_, ravel)(params, x, y)
-        return rows @ rows.T
-
-    return between
-
-
-def along(library, np_, ravel):
-    def slopes(params, x, y):
-        rows = flattened(library, np_, ravel)(params, x, y)
-        return rows @ ravel(params)[0], rows[:, 2:5].sum(), np_.max(rows, axis=1)
-
-    return slopes
+USES = {
+    "clipped": clipped,
+    "product": lambda np_, rows, params: np_.sqrt(np_.sum(rows * rows, axis=1)) @ rows,
+    "kernel": lambda np_, rows, params: rows @ rows.T,
+    "along": along,
+}
 
 
-USES = {"clipped": clipped, "product": by_product, "kernel": kernel, "along": along}
+def used(lib, name, loss):
+    return lambda params, x, y: USES[name](lib.np, rows_of(lib, loss, params, x, y), params)
 
 
 @pytest.mark.parametrize(("name", "dtype"), list(zip(USES, ["float32", "float64"] * 2, strict=True)))
 def test_flat_gradients_have_jax_values(name, dtype):
     with jax.enable_x64(dtype == "float64"):
-        args = parameters(dtype=dtype), *batch(dtype)
-        ours = ft.jit(USES[name](ft, jnp, ravel_pytree))(*args)
-        peer = jax.jit(USES[name](jax, jax.numpy, ravel_pytree))(*args)
+        loss, args = arguments(dtype)
+        ours, peer = (lib.ft.jit(used(lib, name, loss))(*args) for lib in LIBRARIES)
     tolerance = 1e-12 if dtype == "float64" else 1e-5
     for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(peer), strict=True):
         assert a.dtype == b.dtype
@@ -105,11 +67,12 @@ def test_flat_gradients_have_jax_values(name, dtype):
 
 @pytest.mark.parametrize("name", ["clipped", "product", "kernel"])
 def test_no_matrix_of_gradients_is_made(name):
-    program = ft.make_ir(USES[name](ft, jnp, ravel_pytree))(parameters(), *batch())
-    n = sum(v.size for v in jax.tree.leaves(parameters()))
+    loss, args = arguments()
+    program = ft.make_ir(used(LIBRARIES[0], name, loss))(*args)
+    matrix = len(args[1]), sum(v.size for v in jax.tree.leaves(args[0]))
     inlined = ft.passes.optimize(program, ("resolve", "inline_calls"))
-    assert (BATCH, n) in shapes_of(inlined)
-    assert (BATCH, n) not in shapes_of(ft.passes.optimize(program))
+    assert matrix in shapes_of(inlined)
+    assert matrix not in shapes_of(ft.passes.optimize(program))
 
 
 def shapes_of(program):

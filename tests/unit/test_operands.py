@@ -168,6 +168,16 @@ def test_a_sequence_that_is_extended_by_an_array_takes_its_rows():
     assert "array + f32[3]: " in message(g)
 
 
+def test_a_call_of_an_operator_is_left_to_python():
+    def f(x):
+        rows = operator.iadd(deque(), x)
+        with pytest.raises(TypeError, match="concatenate"):
+            operator.add(rows, x)
+        return rows[2]
+
+    assert ft.jit(f)(X) == 3
+
+
 class Blocks:
     """Python's way to say that there is no such operator."""
 

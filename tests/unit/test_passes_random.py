@@ -186,7 +186,7 @@ def try_algebra(program: Program, dtype: str, compiled: bool = False) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
 def test_special_numbers(dtype):
-    @settings(max_examples=60, derandomize=True, database=None, **SETTINGS)
+    @settings(max_examples=40, derandomize=True, database=None, **SETTINGS)
     @given(st.data())
     def run(data: Any) -> None:
         with jax.enable_x64(True):

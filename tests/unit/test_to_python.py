@@ -232,20 +232,9 @@ def test_program(name: str):
 
 # What has no NumPy source: Python, XLA's generator, and what is only written inside a vmap.
 NOT_WRITTEN = {
-    "debug_callback",
-    "pure_callback",
-    "io_callback",
-    "jax_call",
-    "rng_bit_generator",
-    "all_gather",
-    "all_to_all",
-    "axis_index",
-    "pmax",
-    "pmin",
-    "ppermute",
-    "psum",
-    "psum_scatter",
-}
+    "debug_callback", "pure_callback", "io_callback", "jax_call", "rng_bit_generator", "all_gather",
+    "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter",
+}  # fmt: skip
 # Other numbers each time; needs a mesh; stands only where a program is lowered.
 ELSEWHERE = {"rng_uniform", "sharding_constraint", "one_kernel", "outlined"}
 

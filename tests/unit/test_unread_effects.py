@@ -139,24 +139,9 @@ def all_in_all(show: Show) -> Function:
 
 
 HOLDERS = [
-    condition,
-    condition_alone,
-    body,
-    condition_and_body,
-    counted,
-    bounded,
-    scanned,
-    scanned_by_itself,
-    mapped,
-    chosen,
-    switched,
-    called,
-    called_twice,
-    custom_jvp,
-    custom_vjp,
-    solver,
-    all_in_all,
-]
+    condition, condition_alone, body, condition_and_body, counted, bounded, scanned, scanned_by_itself,
+    mapped, chosen, switched, called, called_twice, custom_jvp, custom_vjp, solver, all_in_all,
+]  # fmt: skip
 
 
 # --- who reads what they give ---------------------------------------------------------------------
