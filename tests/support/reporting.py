@@ -1,7 +1,9 @@
-"""What a failing test says beside its traceback: the program, the seed, how to run it again."""
+"""What a failing test says beside its traceback: the program, the seed, how to run it again. And the
+lines that errors and reports of ours should name."""
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
 from pathlib import Path
@@ -46,3 +48,9 @@ def _shown(value: Any) -> str:
 def _line(code: CodeType, number: int) -> str:
     text = linecache.getline(code.co_filename, number + 1).strip()
     return f"{code.co_filename}:{number + 1}: {text}"
+
+
+def line_number(function: Any, text: str) -> int:
+    """The line of a function's source that holds a text."""
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from typing import Any
@@ -20,6 +19,7 @@ from functrans.inspect.closeness import by_float64, judge, relative, ulps
 from functrans.ir.program import PRIMITIVES, Equation, Var
 from functrans.primitives.control_flow.while_loop import While
 from functrans.primitives.elementwise.families import mul
+from tests.support.reporting import line_number
 from tests.support.wrong_lowerings import OffByOne, WrongSin, planted
 
 pytestmark = pytest.mark.smoke
@@ -53,11 +53,6 @@ def wrong_while():
 
     yield Wrong()
     del PRIMITIVES["wrong_while"]
-
-
-def line_number(function, text):
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def test_a_wrong_lowering_is_named(wrong_sin):

@@ -48,18 +48,6 @@ def test_elementwise_chains_are_one_pass_over_memory():
     assert report.peak == 800
 
 
-def test_what_is_read_twice_stands_in_memory():
-    def f(x):
-        y = x @ x
-        return y @ y + x
-
-    size = 4 * 10 * 10
-    report = plainly(f)(shape(10, 10))
-    assert report.peak == size * 3  # x, y, y @ y; the sum is written where y @ y stood
-    assert [n for _, n, _ in report.live] == [size, size]
-    assert "y = x @ x" in report.live[0][2]
-
-
 def test_memory_in_use_while_an_equation_runs():
     def f(x):
         y = x @ x

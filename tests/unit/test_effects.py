@@ -9,7 +9,6 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from tests.support.closeness import assert_close
 from tests.support.matrices import spread
 from tests.support.observing import NUMBER, TRANSFORMATIONS, both, example, observe, transformed
 
@@ -184,21 +183,6 @@ def test_effects_in_custom_rules(function, names):
 
 
 # --- programs -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("names", [(), ("vmap",), ("grad",)])
-@pytest.mark.parametrize("function", ORDERED)
-def test_the_interpreter_calls_python_too(function, names):
-    def make(L, np_, log):
-        program = ft.make_ir(transformed(function, names)(L, np_, log))(x)
-        return lambda: ft.interpret(program, x)
-
-    x = example(names)
-    interpreted = observe(ft, fnp, make)
-    run = observe(ft, fnp, transformed(function, names), x)
-    assert_close(interpreted[0], [run[0]])
-    assert interpreted[1:] == run[1:]
-    assert interpreted[1]
 
 
 def test_transposition_has_no_values_to_show():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import numpy as np
@@ -11,14 +10,9 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from tests.support.reporting import line_number
 
 pytestmark = pytest.mark.smoke
-
-
-def line_number(function, text):
-    """The line of a function's source that holds a text."""
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def assert_at(finding, function, text):

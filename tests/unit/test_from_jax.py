@@ -394,16 +394,12 @@ def test_callbacks(capfd):
 
 
 @pytest.mark.long
-def test_keys_and_generators():
-    for impl in ("threefry2x32", "rbg"):
-        key = R.key(3, impl=impl)
-        draw = lambda k: R.normal(R.fold_in(R.split(k)[0], 4), (3,))  # noqa: E731
-        np.testing.assert_array_equal(ft.jit(from_jax(draw))(key), jax.jit(draw)(key))
-        keys = ft.jit(from_jax(lambda k: R.split(k, (2, 2))))(key)
-        assert keys.dtype == key.dtype
-        assert keys.shape == (2, 2)
-    keys = R.split(R.key(3), 3)
-    np.testing.assert_array_equal(ft.vmap(from_jax(R.uniform))(keys), jax.vmap(R.uniform)(keys))
+def test_keys_of_another_generator():
+    key = R.key(3, impl="rbg")
+    draw = lambda k: R.normal(R.fold_in(R.split(k)[0], 4), (3,))  # noqa: E731
+    np.testing.assert_array_equal(ft.jit(from_jax(draw))(key), jax.jit(draw)(key))
+    keys = ft.jit(from_jax(lambda k: R.split(k, (2, 2))))(key)
+    assert (keys.dtype, keys.shape) == (key.dtype, (2, 2))
 
 
 def test_constants_of_programs_that_jax_made_with_wide_types():

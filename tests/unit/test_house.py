@@ -46,18 +46,10 @@ LAYERS = [
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Public modules that only hand on names from other layers, as `tree_util` does.
 FACADES = {
-    "ad_checkpoint",
-    "tree",
-    "tree_util",
-    "dtypes",
-    "custom_derivatives",
-    "util",
-    "core",
-    "stages",
-    "debug",
-    "custom_batching",
-    "experimental",
-}
+    "ad_checkpoint", "tree", "tree_util", "dtypes", "custom_derivatives", "util", "core", "stages", "debug",
+    "custom_batching", "experimental",
+}  # fmt: skip
+
 
 MAY_USE_JAX_INTERNALS = ("backends/xla.py", "backends/lowering.py", "interop/", "jax_trace.py", "mlir.py")
 MAX_LINES = 500

@@ -163,22 +163,6 @@ def test_a_jitted_method_binds_its_object():
 # --- how often it traces --------------------------------------------------------------------------
 
 
-def test_one_trace_per_signature():
-    counted = Counted(lambda x: x * 2)
-    f = ft.jit(counted)
-    for _ in range(3):
-        f(X)
-    assert counted.runs == 1
-    f(X[:2])
-    f(X.astype("int32"))
-    assert counted.runs == 3
-    f(1.0)
-    f(2.0)
-    assert counted.runs == 4  # weak: another signature, whatever the number
-    f(jnp.asarray(X))
-    assert counted.runs == 4
-
-
 def test_clear_caches():
     counted = Counted(lambda x: x * 2)
     f = ft.jit(counted)

@@ -17,21 +17,9 @@ LAZY = ["__init__.py", "interop/__init__.py", "scipy/__init__.py", "scipy/optimi
 STARRED = ["lax", "nn", "numpy"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
-    "api",
-    "backends",
-    "caching",
-    "flags",
-    "inspect",
-    "jax_trace",
-    "loading",
-    "mlir",
-    "primitives",
-    "pytrees",
-    "runtime",
-    "trace",
-    "tracer",
-    "transforms",
-}
+    "api", "backends", "caching", "flags", "inspect", "jax_trace", "loading", "mlir", "primitives",
+    "pytrees", "runtime", "trace", "tracer", "transforms",
+}  # fmt: skip
 
 
 def run(code: str) -> str:

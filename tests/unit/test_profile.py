@@ -165,13 +165,6 @@ def test_static_arguments():
     assert "reduce_prod" in texts(report.operations)
 
 
-def test_donated_arguments_stay():
-    f = ft.jit(lambda x: x @ x.T, donate_argnums=0)
-    x = jnp.array(X)
-    profiled(f, x)
-    assert not x.is_deleted()
-
-
 def test_a_program_and_passes():
     program = ft.make_ir(loss)(W, X)
     assert "dot_general" in texts(profiled(program, W, X).operations)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bdb
-import inspect
 import io
 import re
 
@@ -14,6 +13,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from tests.support.reporting import line_number
 
 pytestmark = pytest.mark.smoke
 
@@ -32,11 +32,6 @@ def looped(xs):
         return y + 1.0, y
 
     return lax.scan(body, 1.0, xs)
-
-
-def line_number(function, text):
-    lines, first = inspect.getsourcelines(function)
-    return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def walk(function, *args, commands):
@@ -105,12 +100,6 @@ def test_into_out_and_where_in_a_loop():
     expected = looped(X)
     np.testing.assert_array_equal(ys, expected[1])
     np.testing.assert_array_equal(carry, expected[0])
-
-
-def test_next_goes_over_what_a_loop_holds():
-    _, seen = walk(lambda x: jnp.sin(looped(x)[0]), X, commands=["next"])
-    assert "step 0" not in seen
-    assert "equation 1 (sin)" in seen
 
 
 def test_breakpoints_at_lines_and_operations():

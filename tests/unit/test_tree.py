@@ -57,37 +57,33 @@ def is_list(x):
 
 @pytest.mark.parametrize("x", TREES, ids=lambda x: type(x).__name__)
 def test_where_trees_fit_the_results_are_those_of_jax(x):
-    def both(run):
-        ours, theirs = run(ft.tree), run(jax.tree)
-        assert ours == theirs
-        assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    def longer(path, a):
+        return len(path) > 0
 
-    both(lambda t: t.map(lambda a: a + 1, x))
-    both(lambda t: t.map(lambda a, b: (a, b), x, x))
-    both(lambda t: t.map(repr, x, is_leaf=is_list))
-    both(lambda t: t.map_with_path(lambda p, a, b: (str(p), a, b), x, x))
-    both(
-        lambda t: t.map_with_path(
-            lambda p, a: (len(p), a), x, is_leaf=lambda p, a: len(p) > 0, is_leaf_takes_path=True
-        )
-    )
-    both(lambda t: t.flatten(x))
-    both(lambda t: t.flatten(x, is_leaf=is_list))
-    both(lambda t: t.leaves(x, is_list))
-    both(lambda t: t.structure(x))
-    both(lambda t: t.flatten_with_path(x))
-    both(lambda t: t.leaves_with_path(x, is_list))
-    both(lambda t: t.unflatten(t.structure(x), iter(range(t.structure(x).num_leaves))))
-    both(lambda t: t.reduce(operator.add, x, 0))
-    both(lambda t: t.reduce_associative(operator.add, x, identity=0))
-    both(lambda t: t.all(x))
-    both(lambda t: t.broadcast(7, x))
-    both(lambda t: t.broadcast(x, x))
+    def results(t):
+        return [
+            t.map(lambda a: a + 1, x),
+            t.map(lambda a, b: (a, b), x, x),
+            t.map(repr, x, is_leaf=is_list),
+            t.map_with_path(lambda p, a, b: (str(p), a, b), x, x),
+            t.map_with_path(lambda p, a: (len(p), a), x, is_leaf=longer, is_leaf_takes_path=True),
+            *[t.flatten(x), t.flatten(x, is_leaf=is_list), t.leaves(x, is_list), t.structure(x)],
+            *[t.flatten_with_path(x), t.leaves_with_path(x, is_list)],
+            t.unflatten(t.structure(x), iter(range(t.structure(x).num_leaves))),
+            *[t.reduce(operator.add, x, 0), t.reduce_associative(operator.add, x, identity=0)],
+            *[t.all(x), t.broadcast(7, x), t.broadcast(x, x)],
+        ]
+
+    def both(run):
+        for ours, theirs in zip(run(ft.tree), run(jax.tree), strict=True):
+            assert ours == theirs
+            assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+
+    both(results)
     outer = jax.tree.structure(x)
     if outer.num_leaves:
         pairs = jax.tree.map(lambda a: {"p": a, "q": -a}, x)
-        both(lambda t: t.transpose(outer, None, pairs))
-        both(lambda t: t.transpose(outer, t.structure({"p": 0, "q": 0}), pairs))
+        both(lambda t: [t.transpose(outer, inner, pairs) for inner in (None, t.structure({"p": 0, "q": 0}))])
     mine, theirs = ft.tree_util, jax.tree_util
     assert mine.treedef_children(outer) == theirs.treedef_children(outer)
     assert mine.treedef_tuple([outer]) == theirs.treedef_tuple([outer])
