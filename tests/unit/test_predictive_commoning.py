@@ -211,32 +211,6 @@ def test_derivatives_are_of_the_shorter_loop(f):
     assert (inside.count("sin"), inside.count("cos")) == (1, 1)
 
 
-def test_text():
-    def loss(x, v):
-        return lax.fori_loop(0, 9, lambda _, s: leapfrog(jnp.sin, *s), (x, v))[0]
-
-    text = str(ft.passes.optimize(ft.make_ir(loss)(X, V)))
-    assert (
-        text
-        == """program loss (a: f32[3], b: f32[3]) {
-  c: f32[3] = sin a
-  d: f32[3] = mul 0.05:f32[3] c
-  e: f32[3], f: f32[3], g: f32[3] = scan[length=9, consts=0, carry=3] a b d {
-    program (h: f32[3], i: f32[3], j: f32[3]) {
-      k: f32[3] = add i j
-      l: f32[3] = mul 0.1:f32[3] k
-      m: f32[3] = add h l
-      n: f32[3] = sin m
-      o: f32[3] = mul 0.05:f32[3] n
-      p: f32[3] = add k o
-      return m, p, o
-    }
-  }
-  return e
-}"""
-    )
-
-
 @pytest.mark.parametrize("number", [float("nan"), 0.0, -0.0, 2.5])
 def test_programs_of_equal_equations_have_one_key(number):
     def key(y):
