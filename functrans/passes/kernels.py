@@ -59,6 +59,7 @@ _STEPS = 8  # assumed steps of a loop of unknown length
 _TERMS = 32  # sums of fewer products are not made loops of their own
 _MOST = 2048  # steps for each element of a product
 _COLUMNS = 128 * 128  # larger operands are not read column by column
+_MANY = 3000  # operations of a kernel: LLVM optimizes it as a whole, in up to three times JAX's time
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
 _KEYS = "key<fry>"  # other generators are XLA library calls
@@ -230,6 +231,8 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
         # Without a loop LLVM constant-folds, and may fold exp(NaN) to any number.
         return Obstacle(e, "has one iteration")
+    if (n := _operations(e)) > _MANY:
+        return Obstacle(e, f"holds {n} operations, too many to be compiled at once")
     return Obstacle(e, "has too few steps for its factorizations") if _is_slower(e, whole) else None
 
 
@@ -249,6 +252,14 @@ def why_not(e: Equation) -> Obstacle | None:
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
         return Obstacle(e, f"works on {n} elements")
     return None
+
+
+def _operations(e: Equation) -> int:
+    return 1 + sum([memo(p, _all_operations) for p in e.programs])
+
+
+def _all_operations(program: Program) -> int:
+    return sum(map(_operations, program.equations))
 
 
 def _obstacle(program: Program) -> Obstacle | None:

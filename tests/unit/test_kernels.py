@@ -135,6 +135,20 @@ def test_loops_that_are_left(name: str):
     assert "test_kernels.py" in said
 
 
+def test_a_loop_of_too_many_operations_may_hold_kernels(monkeypatch: pytest.MonkeyPatch):
+    def f(x: Any) -> Any:
+        def step(i: Any, x: Any) -> Any:
+            return jnp.sin(lax.fori_loop(0, 3, lambda j, x: jnp.tanh(x) * 0.5, x)) + i
+
+        return lax.fori_loop(0, 4, step, x)
+
+    assert count_kernels(f, X) == 1
+    monkeypatch.setattr(kernels, "_MANY", 5)
+    outer, inner = [str(obstacle) for _, obstacle in ft.passes.explain(f)(X).loops]
+    assert "too many to be compiled at once" in outer
+    assert inner == "None"
+
+
 def test_loops_inside_of_one_that_is_left():
     def f(x: Any) -> Any:
         return lax.fori_loop(0, 3, lambda i, x: jnp.sort(simulated(x)[-1]), x)
