@@ -205,7 +205,8 @@ def _compiled(program: Program, args: tuple[Any, ...]) -> tuple[float, tuple[int
 
 
 def _width(args: Any) -> Any:
-    return next(a.dtype for a in jax.tree.leaves(args) if jnp.issubdtype(a.dtype, jnp.floating))
+    floats = [a.dtype for a in jax.tree.leaves(args) if jnp.issubdtype(a.dtype, jnp.floating)]
+    return floats[0] if floats else np.float32
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -235,7 +236,11 @@ def share(ours: int, peer: int) -> str:
 
 def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[LoopLine]:
     """Measure the rows whose name contains `rows`, and print the table line by line."""
-    programs = [p for group in GROUPS for p in group() if rows in p.name]
+    return table([p for group in GROUPS for p in group() if rows in p.name], repeats, x64)
+
+
+def table(programs: list[Program], repeats: int, x64: bool = False) -> list[LoopLine]:
+    """Measure programs, and print the table line by line."""
     for lib in (OURS, JAX):  # so that no row pays for what is loaded once
         lib.ft.jit(lib.ft.grad(lambda x: x * x)).lower(1.0).compile()
     lines = printed(HEADER, (measured(program, x64, repeats) for program in programs), shown)
