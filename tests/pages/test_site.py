@@ -181,7 +181,8 @@ def test_the_site(tmp_path):
     quick = ["-q", "--keep-going", "-D", "toc_object_entries=0", "-d", str(tmp_path / "d")]
     command = [sys.executable, *COMMAND, str(site), *quick]
     offline = {"http_proxy": "http://localhost:9", "https_proxy": "http://localhost:9"}
-    environment = {**os.environ, **offline, "XLA_FLAGS": QUICK_FLAGS}
+    some = {"XLA_FLAGS": QUICK_FLAGS, "FUNCTRANS_ONE_EXAMPLE_IN": "10"}
+    environment = {**os.environ, **offline, **some}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     pages = {path: Page(path) for path in site.rglob("*.html")}
