@@ -1,7 +1,8 @@
 """The functions of `jax.scipy` as functrans hands them on: value, derivative, batch, beside JAX.
 
-By default a function of each module, and of each kind of argument; all of them in the sweep. JAX's
-side is one compiled program for many rows; ours is interpreted by NumPy, as in `test_libraries.py`.
+By default a function of each module, and of each kind of argument; in the sweep one in six, and the
+types of all. JAX's side is one compiled program for many rows; ours is interpreted by NumPy, as in
+`test_libraries.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-from tests.matrix.test_libraries import TOLERANCE, arrays_of, by_jax, evaluation, silent
+from tests.matrix.test_libraries import TOLERANCE, arrays_of, by_jax, evaluation, silent, types
 from tests.matrix.test_numpy import read_table
 from tests.support.closeness import assert_close
 from tests.support.libraries import MODULES, function_of
@@ -65,9 +66,19 @@ def test_gradients():
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("share", range(2))
-def test_all(share: int):
-    beside_jax(ROWS[share::2], False)
+def test_one_in_six():
+    beside_jax(ROWS[::6], False)
+
+
+@pytest.mark.sweep
+def test_types():
+    """Each can be traced: its body is that of JAX's, which JAX tests."""
+
+    def check(row: str) -> None:
+        assert types(row, "functrans", "float32", False) == types(row, "jax", "float32", False)
+
+    with silent():
+        each(ROWS, check)
 
 
 def test_unjitted_and_jitted():

@@ -5,6 +5,7 @@ What random calls of the whole namespace found, one line each.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import functrans as ft
 import functrans.lax
 import functrans.nn
 import functrans.numpy
+from tests.support.versions import QUICK
 from tests.support.wide import each
 
 WEAK = jax.numpy.full((3,), 2.0)
@@ -133,30 +135,36 @@ def _everything(jit: Any, library: dict[str, Any]) -> dict[str, Any]:
 
 def test_values():
     """Un-jitted, and in one program."""
-    for jits in ((lambda f: f, lambda f: f), (ft.jit, jax.jit)):
-        made, wanted = map(_everything, jits, (OURS, THEIRS))
-        each(EXPRESSIONS, lambda row, made=made, wanted=wanted: _close(made[row], wanted[row]))
+    wanted = _everything(functools.partial(jax.jit, compiler_options=QUICK), THEIRS)
+    for jit in (lambda f: f, ft.jit):
+        made = _everything(jit, OURS)
+        each(EXPRESSIONS, lambda row, made=made: _close(made[row], wanted[row]))
 
 
 def test_gradients():
-    def check(text: str) -> None:
-        x, *rest = EXPRESSIONS[text].values()
-        if text.startswith("x.at"):
-            x = x.at[1].set(0.5).at[4].set(np.nan)  # not among the places written to
-
-        def loss(f: Any, jnp: Any) -> Any:
-            def of(x: Any) -> Any:
-                y = f(x, *rest)
-                return jnp.sum(jnp.real(y) * (1 + jnp.arange(y.size).reshape(y.shape)) - jnp.imag(y))
-
-            return of
-
-        ours, theirs = (_function(text, EXPRESSIONS[text], lib) for lib in (OURS, THEIRS))
-        made = ft.grad(loss(ours, ft.numpy))(x)
-        np.testing.assert_allclose(made, jax.grad(loss(theirs, jax.numpy))(x), 1e-4, 1e-4)
-
     rows = [row for row in EXPRESSIONS if row.startswith(("nn.", "x.at"))]
-    each([row for row in rows if EXPRESSIONS[row]["x"].dtype.kind in "fc"], check)
+    rows = [row for row in rows if EXPRESSIONS[row]["x"].dtype.kind in "fc"]
+    places = {}
+    for row in rows:
+        x = places[row] = EXPRESSIONS[row]["x"]
+        if row.startswith("x.at"):
+            places[row] = x.at[1].set(0.5).at[4].set(np.nan)  # not among the places written to
+
+    def total(functions: dict[str, Any], row: str, x: Any) -> Any:
+        _, *rest = EXPRESSIONS[row].values()
+        jnp, y = functions["jnp"], _function(row, EXPRESSIONS[row], functions)(x, *rest)
+        return jnp.sum(jnp.real(y) * (1 + jnp.arange(y.size).reshape(y.shape)) - jnp.imag(y))
+
+    def gradients(library: Any, functions: dict[str, Any]) -> dict[str, Any]:
+        losses = {row: functools.partial(total, functions, row) for row in rows}
+
+        def of(xs: dict[str, Any]) -> dict[str, Any]:
+            return {row: library.grad(losses[row])(x) for row, x in xs.items()}
+
+        return library.jit(of, compiler_options=QUICK)(places)
+
+    made, wanted = gradients(ft, OURS), gradients(jax, THEIRS)
+    each(rows, lambda row: np.testing.assert_allclose(made[row], wanted[row], 1e-4, 1e-4))
 
 
 def test_with_64_bit_types():

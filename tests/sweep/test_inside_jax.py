@@ -1,7 +1,7 @@
 """Every row of the tables, un-jitted inside of JAX's transformations.
 
-Traced there it has the types that it has in a program of ours; it is differentiated and mapped
-wherever ours do that, but for what is JAX's own function and what JAX does not do with it.
+Traced there it has the types that it has in a program of ours; one in four is differentiated and
+mapped, wherever ours do that, but for what is JAX's own function and what JAX does not do with it.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def traced(run: Callable[..., Any], args: list[Any]) -> Any:
         return None
 
 
-def check(f: Callable[..., Any], args: list[Any]) -> int:
-    """Trace, differentiate and map a row; how many of the three there was to do."""
+def check(f: Callable[..., Any], args: list[Any], transformed: bool) -> int:
+    """Trace, and differentiate and map, a row; how many of the three there was to do."""
     whole, floats = only(f, np.generic), only(f, np.floating)
     program = traced(whole, args)
     if program is None:
@@ -70,7 +70,7 @@ def check(f: Callable[..., Any], args: list[Any]) -> int:
     inside = jax.make_jaxpr(whole)(*args).jaxpr.outvars
     wanted = [jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type) for t in program.out_types]
     assert [v.aval for v in inside] == wanted
-    if not all(jnp.issubdtype(x.dtype, np.floating) for x in args):
+    if not transformed or not all(jnp.issubdtype(x.dtype, np.floating) for x in args):
         return 1
     if traced(lambda *xs: ft.jvp(floats, xs, xs)[1], args) is None:
         return 1
@@ -97,9 +97,9 @@ def test_rows(table, group):
     wrong, done = [], 0
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        for row, f, theirs, args in rows(table, group):
+        for i, (row, f, theirs, args) in enumerate(rows(table, group)):
             try:
-                done += check(f, args)
+                done += check(f, args, transformed=i % 4 == 0)
             except Exception as error:  # of all rows, to see them together
                 if not is_refused_by_jax(theirs, args):
                     wrong.append(f"{row}: {type(error).__name__}: {error}"[:300])
