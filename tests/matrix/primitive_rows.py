@@ -77,15 +77,15 @@ def all_of(calls: Sequence[Callable[..., Any]]) -> Callable[[Any], list[Any]]:
     return lambda args: [call(*x) for call, x in zip(calls, args, strict=True)]
 
 
-def run_together(rows: Sequence[Row], make: Callable[[Case, str], Made]) -> dict[Row, Any]:
+def run_together(rows: Sequence[Row], make: Callable[[Case, str], Made], **options: Any) -> dict[Row, Any]:
     """Of each row a function at its arguments, compiled as one program for each width of types;
-    where that fails, each alone when it is asked for."""
+    where that fails, each alone when it is asked for. `options` are those of `jax.jit`."""
     results: dict[Row, Any] = {}
     for wide in (False, True):
         chosen = [row for row in rows if is_wide(*row) == wide]
         with jax.enable_x64(wide):
             made = {row: make(*row) for row in chosen}
-            together = jax.jit(all_of([f for f, _ in made.values()]))
+            together = jax.jit(all_of([f for f, _ in made.values()]), **options)
             try:
                 found = together([args for _, args in made.values()])
                 results |= zip(made, found, strict=True)
@@ -104,12 +104,9 @@ def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
 Results = tuple[list[Any], list[Any]]  # of functrans, of JAX
 
 
-def compiled(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Results]:
+def compiled(ours: Callable[..., Any], theirs: Callable[..., Any], **options: Any) -> Callable[..., Results]:
     """A function of functrans and one of JAX in one compilation."""
-    return jax.jit(lambda *args: (ft.jit(ours)(*args), theirs(*args)))
-
-
-EVERY_DTYPE = [(case, dtype) for case in CASES for dtype in case.dtypes]
+    return jax.jit(lambda *args: (ft.jit(ours)(*args), theirs(*args)), **options)
 
 
 def one_of_each_kind(case: Case) -> list[str]:
@@ -121,6 +118,17 @@ def one_of_each_kind(case: Case) -> list[str]:
     return list(found.values())
 
 
+def every_dtype() -> list[Row]:
+    """The first row of a primitive at all its dtypes; others at one in three, at other ones in turn."""
+    turns: dict[str, int] = {}
+    rows = []
+    for case in CASES:
+        turn = turns[case.primitive] = turns.get(case.primitive, -1) + 1
+        rows += [(case, dtype) for dtype in (case.dtypes[turn % 3 :: 3] if turn else case.dtypes)]
+    return rows
+
+
+EVERY_DTYPE = every_dtype()
 NOT_QUICK = ("clamp-bool", "clamp-complex-", "reduce_precision-5-0-")  # for XLA:CPU's older emitters
 SOME_DTYPES = [
     (case, dtype)

@@ -18,8 +18,10 @@ import functrans.lax
 import functrans.nn
 import functrans.numpy as jnp
 from functrans.experimental.jet import jet
+from tests.matrix.cases.case import Case
 from tests.matrix.primitive_rows import (
     EVERY_DERIVATIVE,
+    Made,
     Point,
     Row,
     by_primitive,
@@ -28,10 +30,12 @@ from tests.matrix.primitive_rows import (
     interpreted,
     point,
     precision,
+    run_together,
 )
 from tests.matrix.taylor import FUNCTIONS, JAX, OURS, function, nested
 from tests.support.closeness import assert_close
 from tests.support.matrices import alternately
+from tests.support.versions import QUICK
 from tests.support.wide import each
 
 ORDER = 3
@@ -58,6 +62,14 @@ def assert_orders_close(p: Point, found: list[Any], wanted: list[Any]) -> None:
         assert_close(found[k], wanted[k], max(p.tolerance(), 1e-9) * 3 * 10**k, f"order {k},")
 
 
+def by_reference(p: Point, f: Callable[..., Any]) -> list[Any]:
+    """Order by order, of a function of the point and of its curve."""
+    args = (p.x, curve(p))
+    leaves = interpreted(ft.make_ir(f)(*args), args)
+    n = len(leaves) // (ORDER + 1)
+    return [leaves[k * n : (k + 1) * n] for k in range(ORDER + 1)]
+
+
 @pytest.mark.smoke
 @by_primitive(EVERY_DERIVATIVE)
 def test_every_primitive(rows: Sequence[Row]):
@@ -66,28 +78,26 @@ def test_every_primitive(rows: Sequence[Row]):
     def check(row: Row) -> None:
         with precision(*row):
             p = point(*row)
-
-            args = (p.x, curve(p))
-
-            def run(f: Callable[..., Any]) -> list[Any]:
-                leaves = interpreted(ft.make_ir(f)(*args), args)
-                n = len(leaves) // (ORDER + 1)
-                return [leaves[k * n : (k + 1) * n] for k in range(ORDER + 1)]
-
-            found = run(lambda x, s: orders(p.ours, x, s))
-            assert_orders_close(p, found, run(lambda x, s: nested(p.ours, x, s, ft)))
+            found = by_reference(p, lambda x, s: orders(p.ours, x, s))
+            assert_orders_close(p, found, by_reference(p, lambda x, s: nested(p.ours, x, s, ft)))
 
     each(rows, check)
 
 
 @pytest.mark.sweep
-@by_primitive(EVERY_DERIVATIVE[::5])
-def test_every_primitive_by_jax(rows: Sequence[Row]):
+def test_one_primitive_in_five_by_jax():
+    rows = EVERY_DERIVATIVE[::5]
+
+    def make(case: Case, dtype: str) -> Made:
+        p = point(case, dtype)
+        return (lambda x, s: nested(p.jax, x, s)), (p.x, curve(p))
+
+    wanted = run_together(rows, make, compiler_options=QUICK)
+
     def check(row: Row) -> None:
         with precision(*row):
             p = point(*row)
-            ours_and_jaxs = compiled(lambda x, s: orders(p.ours, x, s), lambda x, s: nested(p.jax, x, s))
-            assert_orders_close(p, *ours_and_jaxs(p.x, curve(p)))
+            assert_orders_close(p, by_reference(p, lambda x, s: orders(p.ours, x, s)), wanted[row])
 
     each(rows, check)
 
@@ -256,6 +266,7 @@ def test_functions(name: str):
         found, wanted = compiled(
             everything(types.SimpleNamespace(grad=ft.grad, vmap=ft.vmap, np=jnp), ours),
             everything(types.SimpleNamespace(grad=jax.grad, vmap=jax.vmap, np=jax.numpy), theirs),
+            compiler_options=QUICK,
         )(x)
         assert_close(found, wanted, 1e-9, "jitted,")
         assert_close(ours(x), wanted[0], 1e-9, "alone,")

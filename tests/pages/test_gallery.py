@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import re
@@ -10,8 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+
+from tests.support.versions import QUICK
 
 ROOT = Path(__file__).parents[2]
 TINY = {  # module -> constants of a tiny problem
@@ -27,6 +31,12 @@ def example(monkeypatch, request) -> ModuleType:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     yield importlib.import_module(request.param)
     sys.modules.pop(request.param, None)
+
+
+@pytest.fixture
+def quick(monkeypatch) -> None:
+    """JAX's side of an example, which is only timed, is compiled quickly."""
+    monkeypatch.setattr(jax, "jit", functools.partial(jax.jit, compiler_options=QUICK))
 
 
 def result(example: ModuleType, steps: int, picture: Path, capsys: Any) -> Any:
@@ -49,7 +59,7 @@ def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("example", ["pinn"], indirect=True)
-def test_the_equation_is_solved(example, tmp_path, capsys):
+def test_the_equation_is_solved(example, quick, tmp_path, capsys):
     assert result(example, 1500, tmp_path / "picture.png", capsys) < 0.03
 
 
@@ -63,7 +73,7 @@ def test_adapting_is_learnt(example):
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("example", ["neural_ode"], indirect=True)
-def test_new_curves_are_met(example, tmp_path, capsys):
+def test_new_curves_are_met(example, quick, tmp_path, capsys):
     assert result(example, 300, tmp_path / "picture.png", capsys) < 4 * example.NOISE
 
 
