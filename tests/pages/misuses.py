@@ -7,6 +7,7 @@ the files `misused_*.py` hold them.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import textwrap
@@ -30,14 +31,15 @@ from tests.pages.misuse_table import Misuse
 FOLDER = Path(__file__).parents[2] / "docs" / "errors"
 
 
+@functools.cache
 def caught(run: Callable[[Any, Any], Any], library: Any) -> Exception | None:
-    """The error of a misuse with functrans or jax."""
+    """The error of a misuse with functrans or jax; without its frames, whose values would be kept."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             run(library, library.numpy)
         except Exception as error:
-            return error
+            return error.with_traceback(None)
     return None
 
 

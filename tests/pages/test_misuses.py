@@ -22,6 +22,7 @@ from functrans.ir.tracebacks import hide_frames
 from tests.pages import misuses
 from tests.pages.misuses import FOLDER, TABLE, caught, marked_line
 from tests.support.versions import NEWER
+from tests.support.wide import each
 
 pytestmark = pytest.mark.smoke
 
@@ -43,39 +44,43 @@ def longest(row):
     return 15 if row.error is errors.NotFinite else 9
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
-def test_what_is_said(row):
-    error = caught(row.run, ft)
-    assert type(error) is row.error
-    message = str(error)
-    for word in row.words:
-        assert word in message, message
-    line = marked_line(row.run)
-    if line is not None:
-        file = os.path.basename(row.run.__code__.co_filename)
-        assert f"{file}:{line}" in message, message
-    assert re.search(r"^ +\^+$", message, re.MULTILINE), message
-    assert message.count("\n") < longest(row) - 1
-    if row.error not in SAID_FIRST:
-        assert not message.endswith("^"), "what to do"
+ROWS = {row.run.__name__: row for row in TABLE}
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.run.__name__)
-def test_of_which_class_jax_is(row):
-    theirs = caught(row.run, jax)
-    assert issubclass(row.error, errors.FunctransError)
-    if not row.jax:
-        return
-    bases = (
-        base
-        for base in type(theirs).__mro__
-        if base.__module__ == "builtins" or getattr(jax.errors, base.__name__, None) is base
-    )
-    assert issubclass(row.error, next(bases))
+def test_what_is_said():
+    def check(name):
+        row = ROWS[name]
+        error = caught(row.run, ft)
+        assert type(error) is row.error
+        message = str(error)
+        for word in row.words:
+            assert word in message, message
+        line = marked_line(row.run)
+        if line is not None:
+            file = os.path.basename(row.run.__code__.co_filename)
+            assert f"{file}:{line}" in message, message
+        assert re.search(r"^ +\^+$", message, re.MULTILINE), message
+        assert message.count("\n") < longest(row) - 1
+        assert misuses.shown(error).count("\n") < longest(row)
+        if row.error not in SAID_FIRST:
+            assert not message.endswith("^"), "what to do"
+
+    assert len(ROWS) == len(TABLE) >= 100
+    each(ROWS, check)
 
 
-def test_there_are_a_hundred():
-    assert len({row.run.__name__ for row in TABLE}) == len(TABLE) >= 100
+def test_of_which_class_jax_is():
+    def check(name):
+        row = ROWS[name]
+        bases = (
+            base
+            for base in type(caught(row.run, jax)).__mro__
+            if base.__module__ == "builtins" or getattr(jax.errors, base.__name__, None) is base
+        )
+        assert issubclass(row.error, errors.FunctransError)
+        assert not row.jax or issubclass(row.error, next(bases))
+
+    each(ROWS, check)
 
 
 JAX_SAID = re.compile(r"^JAX [^\n]*:\n\n```text\n.*?\n```$", re.MULTILINE | re.DOTALL)
@@ -103,12 +108,6 @@ def test_the_counters_of_a_fori_loop_are_not_the_users(upper):
     assert " returned (*, {'x': *})" in str(caught.value)
     with pytest.raises(errors.TypeMismatch, match=r"carry\['x'\]: f32\[3\] became i32\[3\]"):
         run(upper, lambda i, carry: {"x": carry["x"].astype(int)})
-
-
-def test_messages_are_short():
-    for row in TABLE:
-        said = misuses.shown(caught(row.run, ft))
-        assert said.count("\n") < longest(row), said
 
 
 def test_a_dtype_that_is_truncated_is_a_warning():
