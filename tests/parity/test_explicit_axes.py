@@ -1,8 +1,7 @@
 """Meshes with explicit axes, where types hold shardings: programs under ft.jit and under jax.jit, on
 eight virtual CPU devices. Values, layouts, the types in the middle and the errors are JAX's.
 
-The cases run in the process that test_on_eight_devices.py starts; those marked `sweep`, and all of
-them written with our functions, in the one of sweep/test_on_eight_devices.py.
+The cases run in the process that test_on_eight_devices.py starts.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ import pytest
 
 import functrans as ft
 from functrans import P
+from tests.support.tables import TABLES, functions
 
 INSIDE = len(jax.devices()) == 8
-USUAL = 24  # the first cases, which are in the default run
 JAX: Any = (jax, J, jax.lax)
 OURS: Any = (ft, ft.numpy, ft.lax)
 MESH = jax.make_mesh((4, 2), ("x", "y")) if INSIDE else ft.make_mesh((1, 1), ("x", "y"))
@@ -48,81 +47,7 @@ def part(n: Any, lx: Any) -> Any:
     return lambda x: see(x) * n.sin(lx.psum(x.sum(), "x"))
 
 
-# name -> function of (library, its numpy, its lax, x)
-CASES: dict[str, Any] = {
-    "elementwise": lambda m, n, lx, x: see(n.sin(x) * 2) + 1,
-    "product, asked": lambda m, n, lx, x: see(J.dot(x.T, x, out_sharding=P("y", None))),
-    "product, ambiguous": lambda m, n, lx, x: see(n.dot(x.T, x)),
-    "einsum, asked": lambda m, n, lx, x: see(J.einsum("ab,bc->ac", x, W, out_sharding=P("x"))),
-    "sum": lambda m, n, lx, x: see(x.sum(0)) + see(n.mean(x, axis=0)),
-    "transpose": lambda m, n, lx, x: see(n.transpose(x)) * 2,
-    "reshape, asked": lambda m, n, lx, x: see(J.reshape(x, (64,), out_sharding=P("x"))),
-    "reshape, ambiguous": lambda m, n, lx, x: see(n.reshape(n.tile(x, (3, 1)), (6, 32))),
-    "broadcast": lambda m, n, lx, x: see(x[None] + n.ones((3, 1, 1))),
-    "shardings that differ": lambda m, n, lx, x: see(n.add(x, jax.sharding.reshard(x, P("y", "x")))),
-    "reshard": lambda m, n, lx, x: see(jax.sharding.reshard(n.cos(x), P(None, "x"))) + 1,
-    "zeros": lambda m, n, lx, x: see(J.zeros((16, 4), out_sharding=P("x", "y"))) + x,
-    "get": lambda m, n, lx, x: see(x.at[ROWS].get(out_sharding=P(None, "y"))),
-    "set": lambda m, n, lx, x: see(x.at[ROWS].set(1.0, out_sharding=P("x", "y"))),
-    "index, ambiguous": lambda m, n, lx, x: see(x[ROWS]),
-    "shard_map": lambda m, n, lx, x: see(m.shard_map(part(n, lx), out_specs=P("x", "y"))(x * 1)),
-    "shard_map, wrong spec": lambda m, n, lx, x: m.shard_map(part(n, lx), in_specs=P("y"), out_specs=P("x"))(
-        x * 1
-    ),
-    "gradient": lambda m, n, lx, x: see(m.grad(loss(n))(W)),
-    "vmap": lambda m, n, lx, x: see(m.vmap(lambda r: see(n.sin(r)) * 2)(x)),
-    "vmap over a mesh axis": lambda m, n, lx, x: see(
-        m.vmap(lambda r: see(n.exp(r)) * 2, spmd_axis_name="x")(x)
-    ),
-    "scan": lambda m, n, lx, x: see(lx.scan(lambda c, _: (see(n.sin(c)), see(c.sum(0))), x, length=3)[0]),
-    "cond": lambda m, n, lx, x: see(lx.cond(x.sum() > 0, lambda x: see(x * 2), lambda x: x - 1, x)),
-    "auto_axes": lambda m, n, lx, x: see(
-        jax.sharding.auto_axes(lambda x: see(x.T @ x), out_sharding=P("y", None))(x)
-    ),
-    "explicit_axes": lambda m, n, lx, x: jax.sharding.auto_axes(
-        lambda x: jax.sharding.explicit_axes(lambda x: see(n.sin(x)), in_sharding=P("x", None))(x),
-        out_sharding=P("x", "y"),
-    )(x),
-    # --- in the sweep
-    "product with @": lambda m, n, lx, x: see(x @ n.ones((4, 3))),
-    "einsum, ambiguous": lambda m, n, lx, x: see(n.einsum("ab,bc->ac", x, W)),
-    "max": lambda m, n, lx, x: see(n.max(x)),
-    "reshape": lambda m, n, lx, x: see(n.reshape(x, (4, 4, 4))),
-    "index, not divisible": lambda m, n, lx, x: see(x[0]),
-    "concatenate": lambda m, n, lx, x: see(n.concatenate([x, x], axis=1)),
-    "sort": lambda m, n, lx, x: see(n.sort(x, axis=1)),
-    "softmax": lambda m, n, lx, x: see(m.nn.softmax(x, axis=0)),
-    "ones_like": lambda m, n, lx, x: see(n.ones_like(x)),
-    "arange": lambda m, n, lx, x: see(J.arange(16, out_sharding=P("x"))) + x.sum(1),
-    "random": lambda m, n, lx, x: see(jax.random.normal(jax.random.key(0), (16, 4), out_sharding=P("x"))),
-    "shard_map over one axis": lambda m, n, lx, x: see(
-        m.shard_map(part(n, lx), out_specs=P("x"), axis_names={"x"})(x * 1)
-    ),
-    "gradient through shard_map": lambda m, n, lx, x: see(
-        m.grad(lambda x: n.sum(m.shard_map(part(n, lx), out_specs=P("x", "y"))(x * 1) ** 2))(x)
-    ),
-    "gradient of a checkpoint": lambda m, n, lx, x: see(
-        m.grad(m.checkpoint(lambda x: n.sum(n.sin(n.sin(x)))))(x)
-    ),
-    "gradient of a scan": lambda m, n, lx, x: see(
-        m.grad(lambda x: lx.scan(lambda c, _: (see(n.sin(c)), None), x, length=3)[0].sum())(x)
-    ),
-    "jvp": lambda m, n, lx, x: see(m.jvp(n.sin, (x,), (x,))[1]),
-    "jacobian": lambda m, n, lx, x: see(m.jacfwd(n.sin)(x.sum(1))),
-    "hessian": lambda m, n, lx, x: see(m.hessian(lambda v: n.sum(n.sin(v)))(x.sum(1))),
-    "a loop": lambda m, n, lx, x: see(lx.fori_loop(0, 3, lambda i, c: see(n.cos(c)), x)),
-    "a loop of unknown length": lambda m, n, lx, x: see(
-        lx.while_loop(lambda c: n.sum(c) < 99, lambda c: c * 2, x)
-    ),
-    "custom_jvp": lambda m, n, lx, x: see(m.grad(lambda x: n.sum(m.nn.relu(x) * 2))(x)),
-    "custom_vjp": lambda m, n, lx, x: see(with_rule(m, n)(x) * 2),
-    "custom_vjp in a vmap": lambda m, n, lx, x: see(m.vmap(with_rule(m, n))(x)),
-    "gradient of a custom_vjp": lambda m, n, lx, x: see(m.grad(lambda x: n.sum(with_rule(m, n)(x)))(x)),
-    "a jit inside": lambda m, n, lx, x: see(m.jit(lambda x: see(n.sin(x)))(x)),
-    "gradient of a jit": lambda m, n, lx, x: see(m.grad(m.jit(lambda x: n.sum(n.sin(x) ** 2)))(x)),
-    "constraint that asserts": lambda m, n, lx, x: jax.lax.with_sharding_constraint(x * 2, P("y", "x")),
-    "several results": lambda m, n, lx, x: {"a": x * 2, "b": (see(x.sum(1)), x, n.ones(3))},
-}
+CASES = functions(TABLES / "devices.txt", "explicit axes", "m, n, lx, x", globals())
 
 
 def with_rule(m: Any, n: Any) -> Any:
@@ -131,42 +56,42 @@ def with_rule(m: Any, n: Any) -> Any:
     return f
 
 
-def outcome(jit: Any, library: Any, name: str) -> tuple[Any, ...]:
-    """What a case gives: the class of its error, or its results with their types, and what it saw."""
+def traced(m: Any, f: Any) -> Any:
+    """The types of what f makes of X and of what it sees, or the class of its error."""
     SEEN.clear()
     try:
-        with jax.set_mesh(MESH):
-            out = jit(lambda x: CASES[name](*library, x))(X)
+        out = m.eval_shape(f, X)
     except Exception as error:
-        return type(error).__name__, []
-    types = [(y.sharding.spec, str(jax.typeof(y))) for y in jax.tree.leaves(out)]
-    return types, sorted(set(SEEN)), jax.tree.map(np.asarray, out)
+        return type(error).__name__
+    return [str(jax.typeof(y)) for y in jax.tree.leaves(out)], sorted(set(SEEN))
 
 
-def compare(mine: Any, name: str) -> None:
-    got, want = outcome(ft.jit, mine, name), outcome(jax.jit, JAX, name)
-    assert got[:2] == want[:2]
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5), got[2:], want[2:])
+def compare(mine: Any, names: Any) -> None:
+    ours, theirs = (
+        {name: functools.partial(CASES[name], *library) for name in names} for library in (mine, JAX)
+    )
+    with jax.set_mesh(MESH):
+        types = {name: traced(jax, f) for name, f in theirs.items()}
+        assert {name: traced(ft, f) for name, f in ours.items()} == types
+        right = [name for name in names if not isinstance(types[name], str)]
+        want = jax.jit(lambda x: {name: theirs[name](x) for name in right})(X)
+        got = ft.jit(lambda x: {name: ours[name](x) for name in right})(X)
+    for name in right:
+        for a, b in zip(jax.tree.leaves(got[name]), jax.tree.leaves(want[name]), strict=True):
+            assert (jax.typeof(a), a.sharding.spec) == (jax.typeof(b), b.sharding.spec), name
+            np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5, err_msg=name)
 
 
 if not INSIDE:
 
     def test_on_one_device():
-        compare(OURS, "elementwise")
+        compare(OURS, ["elementwise"])
 
 else:
-    usual = [
-        pytest.param(name, marks=[pytest.mark.sweep] if i >= USUAL else []) for i, name in enumerate(CASES)
-    ]
 
-    @pytest.mark.parametrize("name", usual)
-    def test_as_in_jax(name):
-        compare(JAX, name)
-
-    @pytest.mark.sweep
-    @pytest.mark.parametrize("name", CASES)
-    def test_with_our_functions(name):
-        compare(OURS, name)
+    @pytest.mark.parametrize("library", [JAX, OURS], ids=["JAX", "functrans"])
+    def test_as_in_jax(library):
+        compare(library, CASES)
 
     def test_outside_of_jit():
         with jax.set_mesh(MESH):

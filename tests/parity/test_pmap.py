@@ -18,7 +18,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import errors
-from tests.support.matrices import alternately
+from tests.support.tables import TABLES, rows
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (ft, ft_numpy), (jax, jax_numpy)
@@ -29,19 +29,20 @@ RING = [(i, (i + 1) % 4) for i in range(4)]
 
 class Case(NamedTuple):
     make: Callable[[Any, Any], Any]  # (library, its numpy) -> function of one slice
-    options: dict[str, Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    options: dict[str, Any]
 
     def both(self):
-        return (m.pmap(self.make(m, n), **self.options) for m, n in (MINE, JAX))
+        return [m.pmap(self.make(m, n), **self.options) for m, n in (MINE, JAX)]
 
 
-CASES: dict[str, Case] = {}
+def given(*args, keywords=None, **options):
+    return args, keywords or {}, options
 
 
-def case(name, make, *args, keywords=None, **options):
-    CASES[name] = Case(make, options, args, keywords or {})
+def total(m, n):
+    return lambda x: m.lax.psum(n.sin(x), "i") * x
 
 
 def step_of_training(m, n):
@@ -59,89 +60,10 @@ def step_of_training(m, n):
 
 PARAMS = {"w": W, "b": np.float32(0.5)}
 MANY_PARAMS = {"w": np.stack([W] * 4), "b": np.ones(4, np.float32)}
-PSUM = lambda m, n: lambda x: m.lax.psum(n.sin(x), "i") * x  # noqa: E731
-SINE = lambda m, n: n.sin  # noqa: E731
-
-case("no options", SINE, X)
-case("psum", PSUM, X, axis_name="i")
-case("one device", PSUM, X[:1], axis_name="i")
-case("eight devices", PSUM, np.ones((8, 2), np.float32), axis_name="i")
-case("a number", lambda m, n: lambda x: x * m.lax.psum(1, "i"), X, axis_name="i")
-case("pmean", lambda m, n: lambda x: x**2 - m.lax.pmean(x, "i"), X, axis_name="i")
-case("axis_index", lambda m, n: lambda x: x * m.lax.axis_index("i"), X, axis_name="i")
-case("all_gather", lambda m, n: lambda x: m.lax.all_gather(x, "i") * x, X, axis_name="i")
-case("ppermute", lambda m, n: lambda x: m.lax.ppermute(n.sin(x), "i", RING), X, axis_name="i")
-case(
-    "all_to_all",
-    lambda m, n: lambda x: m.lax.all_to_all(n.tile(x, (4, 1)), "i", 0, 1, tiled=True),
-    X,
-    axis_name="i",
-)
-case(
-    "psum_scatter",
-    lambda m, n: lambda x: m.lax.psum_scatter(n.tile(x * x, (4, 1)), "i", tiled=True),
-    X,
-    axis_name="i",
-)
-case("in_axes, an int", SINE, X, in_axes=1)
-case("in_axes, a tuple", lambda m, n: n.matmul, X, W, in_axes=(0, None))
-case(
-    "in_axes, a tree",
-    lambda m, n: lambda p, x: x @ p["w"] + p["b"],
-    {"w": W, "b": np.ones((5, 4), np.float32)},
-    X,
-    in_axes=({"w": None, "b": 1}, 0),
-)
-case("out_axes, an int", SINE, X, out_axes=2)
-case("out_axes None", lambda m, n: lambda x: m.lax.psum(x, "i"), X, axis_name="i", out_axes=None)
-case("out_axes None of what differs", SINE, X, out_axes=None)
-case(
-    "out_axes, a tree",
-    lambda m, n: lambda x: {"a": x, "b": (m.lax.pmean(x, "i"), x.sum())},
-    X,
-    axis_name="i",
-    out_axes={"a": 1, "b": (None, 0)},
-)
-case("constants", lambda m, n: lambda x: (1.0, x), X, out_axes=(None, 0))
-case("None", lambda m, n: lambda x, y: (x, y), X, None)
-case("keywords", lambda m, n: lambda x, y: x + y["a"], X[0], in_axes=1, keywords={"y": {"a": X[:2, :, 0]}})
-case(
-    "static arguments",
-    lambda m, n: lambda k, x, how: getattr(n, how)(x) * k,
-    3,
-    X,
-    "sin",
-    static_broadcasted_argnums=(0, 2),
-    in_axes=(None, 1, None),
-)
-case("devices", PSUM, X, axis_name="i", devices=jax.devices()[:3:-1])
-case("more devices than slices", SINE, X, devices=jax.devices()[2:])
-case("axis_size", SINE, X, axis_size=4)
-case("backend", SINE, X, backend="cpu")
-case(
-    "a gradient",
-    lambda m, n: m.grad(lambda w, x: m.lax.pmean(n.sin(x @ w).sum(), "i")),
-    W,
-    X,
-    axis_name="i",
-    in_axes=(None, 0),
-)
-case("a step of training", step_of_training, PARAMS, X, axis_name="i", in_axes=(None, 0), out_axes=None)
-case("a step, parameters on all", step_of_training, MANY_PARAMS, X, axis_name="i")
-case(
-    "a loop",
-    lambda m, n: lambda x: m.lax.scan(lambda c, r: (c + m.lax.psum(r, "i"), c * r), x[0], x)[1],
-    X,
-    axis_name="i",
-)
-case(
-    "vmap inside",
-    lambda m, n: m.vmap(lambda r: r / m.lax.psum(n.exp(r), ("i", "j")), axis_name="j"),
-    X,
-    axis_name="i",
-)
-case("jit inside", lambda m, n: m.jit(PSUM(m, n)), X, axis_name="i")
-case("integers", lambda m, n: lambda x: m.lax.pmax(x, "i") - x, np.arange(4), axis_name="i")
+CASES = {
+    row.fields[0]: Case(row.function("m, n", globals(), 1), *eval(f"given({row.fields[2]})"))
+    for row in rows(TABLES / "devices.txt", "pmap")
+}
 
 
 def same(got, want):
@@ -200,34 +122,42 @@ else:
 
         return of
 
-    @pytest.mark.parametrize("name", alternately(CASES))
+    @pytest.mark.parametrize("name", CASES)
     def test_values_and_layout(name):
         case = CASES[name]
         mine, theirs = case.both()
         want = theirs(*case.args, **case.kwargs)
-        static = {"static_argnums": case.options.get("static_broadcasted_argnums", ())}
-        for f in (mine, mine, ft.jit(mine, **static)):
-            got = f(*case.args, **case.kwargs)
+        for _ in range(2):
+            got = mine(*case.args, **case.kwargs)
             same(got, want)
             same_layout(got, want)
-        if not static["static_argnums"]:
+        if "static" not in name:
             program = ft.make_ir(mine)(*case.args, **case.kwargs)
             ft.ir.check(program)
-            given = jax.tree.leaves((case.args, case.kwargs))
-            found = ft.interpret(program, *given), jax.tree.leaves(want)
-            for a, b in zip(*found, strict=True):
+            found = ft.interpret(program, *jax.tree.leaves((case.args, case.kwargs)))
+            for a, b in zip(found, jax.tree.leaves(want), strict=True):
                 np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
 
-    @pytest.mark.parametrize("name", alternately(CASES))
-    def test_gradients(name):
-        case = CASES[name]
-        mine, theirs = case.both()
-        arrays = [x for x in case.args if isinstance(x, np.ndarray)]
-        if name in ("integers", "out_axes None of what differs"):  # JAX's is that of the mean
-            return
-        want = jax.jit(jax.grad(loss(theirs, case)))(arrays)
-        same(ft.grad(loss(mine, case))(arrays), want)
-        same(ft.jit(ft.grad(loss(mine, case)))(arrays), want)
+    def test_jitted_and_gradients():
+        """Of the cases that use the same devices, in one program."""
+        f = CASES["static arguments"]
+        found = ft.jit(f.both()[0], static_argnums=(0, 2))(*f.args)
+        same(found, f.both()[1](*f.args))
+        cases = {name: c for name, c in CASES.items() if c.args[0] is X and "devices" not in c.options}
+        cases = {name: c for name, c in cases.items() if c.options.get("in_axes") != 1}
+
+        def every(m, which):
+            found = {}
+            for name, case in cases.items():
+                f = case.both()[which]
+                arrays = [x for x in case.args if isinstance(x, np.ndarray)]
+                slope = None if "differs" in name else m.grad(loss(f, case))(arrays)  # JAX's: of the mean
+                found[name] = f(*case.args, **case.kwargs), slope
+            return found
+
+        got, want = ft.jit(lambda: every(ft, 0))(), jax.jit(lambda: every(jax, 1))()
+        same(got, want)
+        same_layout(got, want)
 
     def test_the_gradient_of_what_the_first_device_has():
         first = ft.pmap(lambda x: x**2, out_axes=None)
@@ -236,36 +166,35 @@ else:
     def test_inside_other_transformations():
         def of(m, n):
             f = m.pmap(lambda x: n.sin(x) * m.lax.psum(x, "i"), axis_name="i")
+            g = m.pmap(lambda x: m.lax.psum(x, ("b", "i")), "i")
             xs = n.stack([X, X * 2], axis=1)
-            return (
-                m.vmap(f, in_axes=1)(xs),
-                m.jit(m.vmap(f, in_axes=1, out_axes=2))(xs),
-                m.jvp(f, (X,), (X,)),
-                m.jit(lambda w: m.pmap(lambda x: x * w)(X))(2.0),
-                m.grad(lambda w: m.pmap(lambda x: x * w)(X).sum())(2.0),
-                m.lax.scan(lambda c, _: (f(c), None), X, None, length=2)[0],
-                m.vmap(m.pmap(lambda x: m.lax.psum(x, ("b", "i")), "i"), axis_name="b")(
-                    xs[:, :, 0].transpose(1, 0, 2)
-                ),
-                m.hessian(lambda w: m.pmap(lambda x: n.sin(x * w))(X).sum())(2.0),
-            )
+
+            def jitted(xs, w):
+                return (
+                    m.vmap(f, in_axes=1, out_axes=2)(xs),
+                    m.grad(lambda w: m.pmap(lambda x: x * w)(X).sum())(w),
+                    m.lax.scan(lambda c, _: (f(c), None), X, None, length=2)[0],
+                    m.vmap(g, axis_name="b")(xs[:, :, 0].transpose(1, 0, 2)),
+                    m.hessian(lambda w: m.pmap(lambda x: n.sin(x * w))(X).sum())(w),
+                )
+
+            return m.vmap(f, in_axes=1)(xs), *m.jit(jitted)(xs, 2.0), m.jvp(f, (X,), (X,))
 
         got, want = of(*MINE), of(*JAX)
         for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
         same_layout(got[:2], want[:2])
 
-    @pytest.mark.parametrize("make", [jax.random.key, jax.random.PRNGKey])
-    def test_random_keys(make):
-        keys = jax.random.split(make(0), 4)
+    def test_random_keys():
+        keys = [jax.random.split(make(0), 4) for make in (jax.random.key, jax.random.PRNGKey)]
 
         def of(m, n):
-            def draw(key):
-                key = m.random.fold_in(key, m.lax.axis_index("i"))
-                return m.random.normal(key, (3,)), m.random.split(key)
+            def draw(keys):
+                own = [m.random.fold_in(key, m.lax.axis_index("i")) for key in keys]
+                return [m.random.normal(key, (3,)) for key in own], m.random.split(own[0]), own[1]
 
-            values, made = m.pmap(draw, axis_name="i")(keys)
-            return values, made if make is jax.random.PRNGKey else m.random.key_data(made)
+            values, made, old = m.pmap(draw, axis_name="i")(keys)
+            return values, m.random.key_data(made), old
 
         same(of(*MINE), of(*JAX))
         same_layout(of(*MINE), of(*JAX))
@@ -283,10 +212,10 @@ else:
     def test_axes_from_the_end():
         same(ft.pmap(lambda x: x * 2, in_axes=-2, out_axes=-1)(X), ft_numpy.moveaxis(X * 2, 1, 2))
 
-    @pytest.mark.parametrize("axis_name", [3, ("a", "b"), None])
-    def test_a_name_may_be_anything_hashable(axis_name):
-        f = ft.pmap(lambda x: x * 2, axis_name=axis_name)
-        same(f(X), ft_numpy.asarray(X * 2))
+    def test_a_name_may_be_anything_hashable():
+        for axis_name in (3, ("a", "b"), None):
+            f = ft.pmap(lambda x: x * 2, axis_name=axis_name)
+            same(f(X), ft_numpy.asarray(X * 2))
 
     def test_no_argument_but_a_size():
         same(ft.pmap(lambda: ft.lax.axis_index("i"), "i", axis_size=3)(), ft_numpy.arange(3))

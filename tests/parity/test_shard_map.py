@@ -13,7 +13,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import P, lax
-from tests.support.matrices import alternately
+from tests.support.tables import TABLES, functions, rows
 
 INSIDE = len(jax.devices()) == 8
 MINE, JAX = (lax, ft_numpy), (jax.lax, jax_numpy)
@@ -26,72 +26,7 @@ def mesh():
     return jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("i", "j"))
 
 
-# name -> (function of (lax, numpy) -> function of a part, in_specs, out_specs)
-CASES = {
-    "psum": (lambda lx, n: lambda x: lx.psum((x**2).sum(0), "i"), P("i"), P()),
-    "psum over both": (lambda lx, n: lambda x: lx.psum(n.cos(x).sum(), ("i", "j")), P("i", "j"), P()),
-    "psum over one of two": (
-        lambda lx, n: lambda x: n.sin(lx.psum(x, "j")) * x.sum(),
-        P("i", "j"),
-        P("i", "j"),
-    ),
-    "all_gather": (
-        lambda lx, n: lambda x: lx.all_gather(x * lx.axis_index("i"), "i", tiled=True),
-        P("i"),
-        P("i"),
-    ),
-    "ppermute": (lambda lx, n: lambda x: lx.ppermute(n.sin(x), "i", RING), P("i", "j"), P("i", "j")),
-    "psum_scatter": (
-        lambda lx, n: lambda x: lx.psum_scatter(x * x, "j", scatter_dimension=0, tiled=True),
-        P("i"),
-        P(("i", "j")),
-    ),
-    "all_to_all": (
-        lambda lx, n: lambda x: lx.all_to_all(x.reshape(4, 4) * lx.axis_index("j"), "i", 0, 0, tiled=True),
-        P("i"),
-        P(("i", "j")),
-    ),
-    "pbroadcast": (
-        lambda lx, n: lambda x: lx.pbroadcast(x, "i", 2) * x if lx is lax else lx.all_gather(x, "i")[2] * x,
-        P("i"),
-        P("i"),
-    ),
-    "ragged_all_to_all": (
-        lambda lx, n: (
-            lambda x: (
-                lx.ragged_all_to_all(
-                    x,
-                    x * 0,
-                    n.arange(4),
-                    n.ones(4, int),
-                    n.arange(4) * 0 + lx.axis_index("i"),
-                    n.ones(4, int),
-                    axis_name="i",
-                )
-                if lx is lax
-                else lx.all_to_all(x, "i", 0, 0, tiled=True)
-            )
-        ),
-        P("i"),
-        P("i"),
-    ),
-    "axes in another order": (lambda lx, n: lambda x: x - lx.pmean(x, "i"), P(("j", "i")), P(("j", "i"))),
-    "several results": (
-        lambda lx, n: lambda x: {"a": lx.psum(x, "i"), "b": (x * 2, x.sum(1))},
-        P("i", None),
-        {"a": P(), "b": P("i")},
-    ),
-    "a ring in a loop": (
-        lambda lx, n: lambda x: lx.fori_loop(0, 3, lambda k, v: lx.ppermute(v, "i", RING) * 1.5 + x, x),
-        P("i", "j"),
-        P("i", "j"),
-    ),
-    "a scan with sums": (
-        lambda lx, n: lambda x: lx.scan(lambda c, r: (c + lx.psum(r, "i"), c * r), x[0], x)[1],
-        P(None, "i"),
-        P(None, "i"),
-    ),
-}
+AT_ONCE = ("all_gather", "several results")  # are un-jitted too
 
 
 @jax.custom_jvp
@@ -110,23 +45,7 @@ def by_vjp(x, w):
 by_vjp.defvjp(lambda x, w: (by_vjp(x, w), (x, w)), lambda r, g: (2 * r[0] * r[1] * g, 3 * r[0] ** 2 * g))
 
 # JAX's functions with rules of their own, in a checked map that is differentiated from outside
-RULES = {
-    "relu": lambda x, w: jax.nn.relu(x - 1) * w,
-    "of what all devices share": lambda x, w: jax.nn.relu(w) * x,
-    "jvp": lambda x, w: by_jvp(x, w),
-    "vjp": lambda x, w: by_vjp(x, x * w),
-    "in a loop": lambda x, w: jax.lax.fori_loop(0, 2, lambda _, c: jax.nn.relu(by_vjp(c, x) * w - 1), x),
-    "in a checkpoint": lambda x, w: jax.checkpoint(lambda x: by_jvp(jax.nn.relu(x - 1), x))(x) * w,
-    "in a branch": lambda x, w: jax.lax.cond(w > 0, lambda x: by_jvp(x, w), lambda x: by_vjp(x, x), x),
-    "batched": lambda x, w: jax.vmap(lambda x: jax.nn.relu6(x) * w)(x),
-    "of two axes": lambda x, w: jax.lax.psum(jax.nn.relu(x - jax.lax.axis_index("j")), "j") * w,
-}
-
-
-def both(name):
-    f, ins, outs = CASES[name]
-    how = {"mesh": mesh(), "in_specs": ins, "out_specs": outs, "check_vma": False}
-    return ft.shard_map(f(*MINE), **how), jax.shard_map(f(*JAX), **how)
+RULES = functions(TABLES / "devices.txt", "rules of JAX", "x, w", globals())
 
 
 def same(got, want):
@@ -136,7 +55,7 @@ def same(got, want):
 
 
 def loss(f):
-    return lambda x: sum((y**2).sum() for y in jax.tree.leaves(f(x)))
+    return lambda *args: sum((y**2).sum() for y in jax.tree.leaves(f(*args)))
 
 
 if not INSIDE:
@@ -148,51 +67,68 @@ if not INSIDE:
 
 else:
 
-    @pytest.mark.parametrize("name", alternately(CASES))
-    def test_values_and_layout(name):
-        mine, theirs = both(name)
-        want = theirs(X)
-        for got in (mine(X), ft.jit(mine)(X)):
-            same(got, want)
-            for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-                assert a.sharding.is_equivalent_to(b.sharding, a.ndim)
+    def mapped(shard_map, lx, n):
+        made = {}
+        for row in rows(TABLES / "devices.txt", "shard_map"):
+            ins, outs = (eval(text, globals()) for text in row.fields[1:3])
+            f = row.function("x", {**globals(), "lx": lx, "n": n})
+            how = {"in_specs": ins, "out_specs": outs, "check_vma": False}
+            made[row.fields[0]] = shard_map(f, mesh=mesh(), **how)
+        return made
+
+    OURS, THEIRS = mapped(ft.shard_map, *MINE), mapped(jax.shard_map, *JAX)
+
+    def test_values_and_layout():
+        want = jax.jit(lambda x: {name: f(x) for name, f in THEIRS.items()})(X)
+        found = [(name, f(X)) for name, f in OURS.items() if name in AT_ONCE]
+        found += ft.jit(lambda x: {name: f(x) for name, f in OURS.items()})(X).items()
+        for name, got in found:
+            same(got, want[name])
+            for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want[name]), strict=True):
+                assert a.sharding.is_equivalent_to(b.sharding, a.ndim), name
                 assert len(a.sharding.device_set) == 8
-        program = ft.make_ir(mine)(X)
-        ft.ir.check(program)
-        same(ft.interpret(program, X), jax.tree.leaves(want))
+        for name, f in OURS.items():
+            program = ft.make_ir(f)(X)
+            ft.ir.check(program)
+            same(ft.interpret(program, X), jax.tree.leaves(want[name]))
 
-    @pytest.mark.parametrize("name", alternately(CASES))
-    def test_gradients(name):
-        mine, theirs = both(name)
-        want = jax.jit(jax.grad(loss(theirs)))(X)
-        same(ft.jit(ft.grad(loss(mine)))(X), want)
-        same(ft.grad(loss(mine))(X), want)
+    def test_gradients():
+        want = jax.jit(lambda x: {name: jax.grad(loss(f))(x) for name, f in THEIRS.items()})(X)
+        same(ft.jit(lambda x: {name: ft.grad(loss(f))(x) for name, f in OURS.items()})(X), want)
+        for name in AT_ONCE:
+            same(ft.grad(loss(OURS[name]))(X), want[name])
 
-    @pytest.mark.parametrize("name", RULES)
-    def test_rules_of_jax_in_a_checked_map(name):
-        def gradient(shard_map, grad):
-            part = shard_map(RULES[name], mesh=mesh(), in_specs=(P("i"), P()), out_specs=P("i"))
-            return grad(lambda x, w: (part(x, w) ** 2).sum(), (0, 1))
+    def test_rules_of_jax_in_a_checked_map():
+        def gradients(shard_map, grad):
+            how = {"mesh": mesh(), "in_specs": (P("i"), P()), "out_specs": P("i")}
+            return {name: grad(loss(shard_map(f, **how)), (0, 1)) for name, f in RULES.items()}
 
         w = jax_numpy.float32(2.0)
-        want = jax.jit(gradient(jax.shard_map, jax.grad))(X, w)
-        by_jax, ours = (gradient(ft.shard_map, grad) for grad in (jax.grad, ft.grad))
-        for found in (by_jax(X, w), ours(X, w)):
-            same(found, want)
-        for jit in (jax.jit, ft.jit):
-            same(jit(lambda x, w: (by_jax(x, w), ours(x, w)))(X, w), (want, want))
+        ours = gradients(ft.shard_map, ft.grad), gradients(ft.shard_map, jax.grad)
 
-    @pytest.mark.parametrize("spec", [P("i"), P("i", "j"), P(None, "j"), P()], ids=str)
-    def test_each_device_calls_back_with_its_part(spec):
+        def every(x, w):
+            return [{name: f(x, w) for name, f in by.items()} for by in ours]
+
+        want = jax.jit(lambda x, w: {k: f(x, w) for k, f in gradients(jax.shard_map, jax.grad).items()})(X, w)
+        for jit in (jax.jit, ft.jit):
+            same(jit(every)(X, w), [want, want])
+        for by in ours:
+            same(by["jvp"](X, w), want["jvp"])
+
+    def test_each_device_calls_back_with_its_part():
         def f(x):
             return jax.pure_callback(lambda a: np.cumsum(a, 0), jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1
 
-        how = {"mesh": mesh(), "in_specs": spec, "out_specs": spec}
-        want = jax.shard_map(f, **how)(X)
-        for check in (False, True):
-            mine = ft.shard_map(f, check_vma=check, **how)
-            same(mine(X), want)
-            same(ft.jit(mine)(X), want)
+        def every(x, shard_map, checks):
+            return [
+                shard_map(f, mesh=mesh(), in_specs=spec, out_specs=spec, check_vma=check)(x)
+                for spec in (P("i"), P("i", "j"), P(None, "j"), P())
+                for check in checks
+            ]
+
+        want = jax.jit(lambda x: every(x, jax.shard_map, [False] * 2))(X)
+        same(ft.jit(lambda x: every(x, ft.shard_map, [False, True]))(X), want)
+        same(every(X, ft.shard_map, [True])[:1], want[:1])
 
     def test_a_sharded_layer_talks_between_devices():
         def layer(lax, np_):
@@ -200,10 +136,12 @@ else:
 
         how = {"mesh": mesh(), "in_specs": (P("j"), P("i", "j")), "out_specs": P("i")}
         mine, theirs = ft.shard_map(layer(*MINE), **how), jax.shard_map(layer(*JAX), **how)
-        same(mine(W, X), theirs(W, X))
-        same(ft.grad(lambda w: (mine(w, X) ** 2).sum())(W), jax.grad(lambda w: (theirs(w, X) ** 2).sum())(W))
-        xs = jax_numpy.stack([X, X * 2])
-        same(ft.vmap(mine, (None, 0))(W, xs), jax.vmap(theirs, (None, 0))(W, xs))
+
+        def every(m, f):
+            batch = m.vmap(f, (None, 0))
+            return m.jit(lambda w, x: (f(w, x), m.grad(loss(f))(w, x), batch(w, m.numpy.stack([x, x * 2]))))
+
+        same(every(ft, mine)(W, X), every(jax, theirs)(W, X))
         assert "all-reduce" in ft.jit(mine).lower(W, X).compile().as_text()
 
     def test_closures_over_traced_values_have_gradients():
@@ -229,14 +167,13 @@ else:
 
             return jax.shard_map(part, mesh=mesh(), in_specs=P("i"), out_specs=P("i"))(x)
 
-        ours = ft.interop.from_jax(f)
-        np.testing.assert_allclose(ours(X), f(X), rtol=1e-5)
-        np.testing.assert_allclose(ft.interpret(ft.make_ir(ours)(X), X)[0], f(X), rtol=1e-5)
-        mine = ft.jit(ft.grad(lambda x: (ours(x) ** 2).sum()))(X)
-        theirs = jax.jit(jax.grad(lambda x: (f(x) ** 2).sum()))(X)
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4)
-        two = jax_numpy.stack([X, X / 2])
-        np.testing.assert_allclose(ft.jit(ft.vmap(ours))(two), jax.vmap(f)(two), rtol=1e-5)
+        def every(m, f):
+            return m.jit(lambda x: (f(x), m.grad(loss(f))(x), m.vmap(f)(m.numpy.stack([x, x / 2]))))
+
+        ours, want = ft.interop.from_jax(f), every(jax, f)(X)
+        same(every(ft, ours)(X), want)
+        for found in (ours(X), *ft.interpret(ft.make_ir(ours)(X), X)):
+            same(found, want[0])
 
     def test_misuse():
         def call(f=lambda x: x, x=X, **how):
@@ -274,19 +211,17 @@ else:
             return lambda x: x * n.sin(x).sum()
 
         with jax.set_mesh(explicit):
-            want = jax.shard_map(part(jax_numpy), out_specs=P("i"))(x)
-            same(ft.shard_map(part(ft_numpy), out_specs=P("i"))(x), want)
-            same(ft.shard_map(out_specs=P("i"))(part(ft_numpy))(x), want)
-            same(jax.jit(ft.shard_map(part(ft_numpy), out_specs=P("i")))(x), want)
-            same(ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))(x), want)
-            for by, n in ((ft, ft_numpy), (jax, jax_numpy)):
-                same(ft.jit(by.shard_map(part(n), out_specs=P("i")))(x), want)
-            for transform in (lambda f: ft.jit(f), ft.grad):
-                moved = jax.sharding.reshard(x, P(None, "j"))
+            theirs = jax.shard_map(part(jax_numpy), out_specs=P("i"))
+            want = jax.jit(theirs)(x)
+            mine = ft.shard_map(part(ft_numpy), out_specs=P("i"))
+            bound = ft.shard_map(out_specs=P("i"))(part(ft_numpy))
+            for jit in (jax.jit, ft.jit):
+                same(jit(lambda x: (mine(x), bound(x), theirs(x)))(x), (want,) * 3)
+            same(mine(x), want)
+            moved = jax.sharding.reshard(x, P(None, "j"))
+            for transform in (ft.jit, ft.grad):
                 got = transform(lambda x: jax.sharding.reshard(x * x, P(None, "j")).sum())(x)
                 same(got, transform(lambda x: (x * x).sum())(moved))
-            got = ft.jit(lambda x: jax.sharding.reshard(x * 2, P(None, "j")))(x)
-            assert got.sharding.is_equivalent_to(moved.sharding, 2)
             where = jax.NamedSharding(explicit, P(None, "j"))
             with pytest.raises(AssertionError, match="acts as an assert"):  # as in JAX
                 ft.jit(lambda x: lax.with_sharding_constraint(x * 2, where))(x)
@@ -306,35 +241,23 @@ else:
         def part(n):
             return lambda x: x * n.sin(x).sum() + lax.axis_index("i")
 
-        def total(x):
-            return jax.lax.psum((x**2).sum(), ("i",))
-
         def steps(f):
             return lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=3)[0]
 
+        def every(m, *functions):
+            return m.jit(lambda x: [(f(x), steps(f)(x), m.vmap(f)(x[None])[0]) for f in functions])
+
         with jax.set_mesh(explicit):
             of_x = {"in_specs": P("i"), "out_specs": P("i")}
-            want = jax.shard_map(part(jax_numpy), **of_x)(x)
-            for by, n in ((ft, ft_numpy), (jax, jax_numpy)):
-                for over in ({}, {"mesh": explicit}):
-                    f = by.shard_map(part(n), **of_x, **over)
-                    same(ft.jit(f)(x), want)
-                    same(ft.jit(steps(f))(x), jax.jit(steps(f))(x))
-                    same(ft.vmap(f)(x[None])[0], want)
-                g = by.shard_map(total, in_specs=P("i"), out_specs=P())
-                for transform in (lambda f: ft.jit(ft.grad(f)), ft.grad):
-                    same(transform(g)(x), 2 * X)
+            theirs = jax.shard_map(part(jax_numpy), **of_x)
+            ours = [ft.shard_map(part(ft_numpy), **of_x, **over) for over in ({}, {"mesh": explicit})]
+            want = every(jax, theirs)(x) * 3
+            same(every(ft, *ours, theirs)(x), want)
+            same(ours[0](x), want[0][0])
+            g = ft.shard_map(lambda x: jax.lax.psum((x**2).sum(), ("i",)), in_specs=P("i"), out_specs=P())
+            for transform in (lambda f: ft.jit(ft.grad(f)), ft.grad):
+                same(transform(g)(x), 2 * X)
             same(ft.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, P("i")))(x), 2 * X)
-            asked, w = P(None, "j"), np.arange(24.0, dtype=np.float32).reshape(4, 6)
-            for f in (
-                lambda x: jax_numpy.einsum("ab,bc->ac", x, w, out_sharding=asked),
-                lambda x: jax_numpy.dot(x, w, out_sharding=asked),
-                lambda x: jax_numpy.zeros(x.shape, out_sharding=asked) + 1,
-                lambda x: jax.sharding.auto_axes(lambda x: x * 2, out_sharding=asked)(x),
-            ):
-                got = ft.jit(f)(x)
-                assert got.sharding.is_equivalent_to(jax.NamedSharding(explicit, asked), 2)
-                same(got, jax.jit(f)(x))
 
     def test_spmd_axis_name_lays_the_batch_out():
         sharding = jax.sharding.NamedSharding(mesh(), P("j"))

@@ -15,6 +15,7 @@ import pytest
 
 import functrans as ft
 from functrans import P, errors
+from tests.support.tables import TABLES, functions
 
 INSIDE = len(jax.devices()) == 8
 X = J.arange(8 * 4 * 6.0).reshape(8, 4, 6) / 50
@@ -53,49 +54,26 @@ def chosen(x: Any) -> Any:
     return jax.lax.cond(x[0, 0] > 1, lambda: laid(x, "j"), lambda: x)
 
 
-# name -> function of (library, its vmap over "i") -> function of X, or of X and W
-CASES = {
-    "constraint": lambda m, vmap: vmap(waves),
-    "constraint of a later axis": lambda m, vmap: vmap(lambda x: laid(x, None, "j")),
-    "over two axes": lambda m, vmap: m.vmap(waves, spmd_axis_name=("i", "k")),
-    "nested": lambda m, vmap: vmap(m.vmap(lambda x: laid(x * x, "k"), spmd_axis_name="j")),
-    "other axes": lambda m, vmap: m.vmap(waves, in_axes=1, out_axes=1, spmd_axis_name="i"),
-    "with a name": lambda m, vmap: m.vmap(
-        lambda x: waves(x) + jax.lax.psum(x, "b"), axis_name="b", spmd_axis_name="i"
-    ),
-    "grad inside": lambda m, vmap: vmap(m.grad(lambda x: waves(x).sum())),
-    "grad outside": lambda m, vmap: m.grad(lambda x: vmap(waves)(x).sum()),
-    "checkpoint": lambda m, vmap: m.grad(lambda x: vmap(m.checkpoint(waves))(x).sum()),
-    "jit inside": lambda m, vmap: vmap(m.jit(waves)),
-    "scan": lambda m, vmap: vmap(scanned),
-    "cond": lambda m, vmap: vmap(chosen),
-    "shard_map": lambda m, vmap: vmap(total),
-    "shard_map over two axes": lambda m, vmap: m.vmap(total, spmd_axis_name=("i", "k")),
-    "shard_map, nested": lambda m, vmap: vmap(m.vmap(parts(J.sin, P("k"), P("k")), spmd_axis_name="j")),
-    "shard_map, grad": lambda m, vmap: vmap(m.grad(lambda x: (total(x) ** 2).sum())),
-    "shard_map of ours": lambda m, vmap: vmap(
-        m.shard_map(lambda x: J.sin(x) * m.lax.psum(x, "j"), mesh=mesh(), in_specs=P("j"), out_specs=P("j"))
-    ),
-    "an operand for all": lambda m, vmap: m.vmap(
-        lambda x, w: product(x, laid(w, "k")), in_axes=(0, None), spmd_axis_name="i"
-    ),
-}
+CASES = functions(TABLES / "devices.txt", "spmd_axis_name", "m, vmap", globals())
+AT_ONCE = ("shard_map, nested", "with a name", "grad inside", "cond")  # are un-jitted, too
 
 
 if INSIDE:
 
-    @pytest.mark.parametrize("jitted", [False, True], ids=["", "jit"])
-    @pytest.mark.parametrize("name", CASES)
-    def test_values_and_layouts_are_those_of_jax(name: str, jitted: bool):
-        args = (X, W) if name == "an operand for all" else (X,)
-        found = []
-        for m in (ft, jax):
-            f = CASES[name](m, lambda f, m=m: m.vmap(f, spmd_axis_name="i"))
-            found.append((m.jit(f) if jitted else f)(*args))
-        got, want = found
-        np.testing.assert_allclose(got, want, rtol=2e-6)
-        assert got.sharding.is_equivalent_to(want.sharding, got.ndim)
-        assert len(got.sharding.device_set) == 8
+    def test_values_and_layouts_are_those_of_jax():
+        def made(m: Any) -> dict[str, Any]:
+            return {name: make(m, lambda f: m.vmap(f, spmd_axis_name="i")) for name, make in CASES.items()}
+
+        def every(m: Any) -> Any:
+            return m.jit(lambda given: {name: f(*given[name]) for name, f in made(m).items()})(args)
+
+        args = {name: (X * (1 + i / 20),) for i, name in enumerate(CASES)}  # which have no terms in common
+        args["an operand for all"] += (W,)
+        want = every(jax)
+        for name, got in [*every(ft).items(), *[(name, made(ft)[name](*args[name])) for name in AT_ONCE]]:
+            np.testing.assert_allclose(got, want[name], rtol=2e-6, err_msg=name)
+            assert got.sharding.is_equivalent_to(want[name].sharding, got.ndim), name
+            assert len(got.sharding.device_set) == 8
 
     @pytest.mark.parametrize(
         ("f", "axis", "error"),
