@@ -13,9 +13,12 @@ import pytest
 
 import functrans as ft
 from functrans import errors
-from functrans.ir import show
+from functrans.ir import check, equal, parse, show
+from functrans.ir.program import hoist_constants
 from functrans.trace import state
+from functrans.transforms.batch import Batching
 from tests.parity.collective_functions import (
+    COLLECTIVES,
     EVEN,
     GROUPED,
     GROUPINGS,
@@ -29,6 +32,7 @@ from tests.parity.collective_functions import (
     scalar,
 )
 from tests.support.closeness import assert_close
+from tests.support.tables import TABLES, functions
 
 pytestmark = pytest.mark.smoke
 
@@ -270,37 +274,7 @@ def with_vjp(m: Any) -> Any:
     return f
 
 
-# Functions of a scalar x among three.
-HIGHER: dict[str, Callable[[Any, Any], Any]] = {
-    "scan": lambda m, x: m.lax.scan(
-        lambda c, a: (c + m.lax.psum(a * x, "i"), m.lax.axis_index("i") + a), 0.0, jnp.arange(3.0)
-    ),
-    "scan of what is the same in all": lambda m, x: m.lax.scan(
-        lambda c, a: (m.lax.psum(c, "i"), m.lax.axis_index("i")), 1.0, None, length=3
-    ),
-    "a carry that becomes different": lambda m, x: m.lax.scan(
-        lambda c, a: (c + m.lax.axis_index("i"), c), 0, None, length=3
-    ),
-    "cond": lambda m, x: m.lax.cond(m.lax.psum(x, "i") > 2, lambda y: m.lax.psum(y, "i"), lambda y: y, x),
-    "cond without operands": lambda m, x: m.lax.cond(True, lambda: m.lax.axis_index("i") * 2, lambda: 7),
-    "while_loop": lambda m, x: m.lax.while_loop(
-        lambda c: c < m.lax.pmax(m.lax.stop_gradient(x), "i"),
-        lambda c: c + m.lax.psum(1.0, "i") / (2 + m.lax.axis_index("i")),
-        0.0,
-    ),
-    "a trip count that is different": lambda m, x: m.lax.while_loop(
-        lambda c: c < 5, lambda c: c + m.lax.axis_index("i") + 1, 0
-    ),
-    "fori_loop": lambda m, x: m.lax.fori_loop(0, 3, lambda i, c: c + m.lax.axis_index("i"), 0),
-    "map": lambda m, x: m.lax.map(lambda a: a * m.lax.psum(x, "i"), jnp.arange(3.0)),
-    "stop_gradient": lambda m, x: m.grad(lambda y: m.lax.psum(m.lax.stop_gradient(y), "i") * y)(x),
-    "checkpoint": lambda m, x: m.checkpoint(
-        lambda y: m.lax.psum(m.numpy.sin(y), "i") * y * m.lax.axis_index("i")
-    )(x),
-    "grad of checkpoint": lambda m, x: m.grad(m.checkpoint(lambda y: m.lax.psum(m.numpy.sin(y), "i") * y))(x),
-    "custom_jvp": lambda m, x: (with_jvp(m)(x), m.grad(with_jvp(m))(x), m.grad(with_jvp(m))(1.5)),
-    "custom_vjp": lambda m, x: (with_vjp(m)(x), m.grad(with_vjp(m))(x), m.grad(with_vjp(m))(1.5)),
-}
+HIGHER = functions(TABLES / "axis_names.txt", "control flow and rules", "m, x", globals())
 
 
 @pytest.mark.long
@@ -349,3 +323,46 @@ def test_what_is_kept_of_a_function_is_kept_for_one_axis():
         for i, (f, g) in enumerate(zip(ours, theirs, strict=True)):
             found = ft.vmap(f, axis_name="i")(x)
             assert_close(found, jax.vmap(g, axis_name="i")(x), what=f"part {i} for {n} examples")
+
+
+# --- programs -------------------------------------------------------------------------------------
+
+
+def test_a_program_with_a_name_left_is_not_run():
+    kept = []
+
+    def f(x: Any) -> Any:
+        kept.append(ft.make_ir(lambda y: ft.lax.psum(y, "i"))(X[0]))
+        return x
+
+    ft.vmap(f, axis_name="i")(X)
+    with pytest.raises(errors.UnboundAxis, match="psum over the axis 'i'"):
+        ft.interpret(kept[0], X[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_programs_with_names_are_text_and_are_batched_later(name: str):
+    """What is recorded prints, parses and checks; it and its derivatives are batched when the name
+    is in scope no more."""
+    kept: list[Any] = []
+    f = functools.partial(COLLECTIVES[name], ft)
+
+    def record(x: Any) -> Any:
+        kept.append(ft.make_ir(f)(X[0]))
+        kept.append(ft.make_ir(ft.grad(lambda y: scalar(ft, f(y))))(X[0]))
+        return x
+
+    ft.vmap(record, axis_name="i")(X)
+    compiled = ft.vmap(f, axis_name="i"), ft.vmap(ft.grad(lambda y: scalar(ft, f(y))), axis_name="i")
+    for program, expected in zip(kept, compiled, strict=True):
+        check(program)
+        again = parse(show(program), program.values)
+        assert equal(again, program), show(program)
+        t = Batching(N, "i")
+        again, constants = hoist_constants(again)
+        (whole, dims) = t.program(again, (*[None] * len(constants), 0))
+        check(whole)
+        outs = ft.interpret(whole, *constants, X)
+        outs = [t.at(jnp.asarray(y), d, 0) for y, d in zip(outs, dims, strict=True)]
+        assert_close(outs, jax.tree_util.tree_leaves(expected(X)))

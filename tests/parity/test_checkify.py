@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +13,7 @@ from jax.experimental import checkify
 
 import functrans as ft
 import functrans.numpy as fnp
+from tests.support.tables import TABLES, functions, rows
 
 X = jnp.array([0.5, -1.0, 2.0])
 BIG = X * 100
@@ -24,60 +28,29 @@ def small(n):
     return f
 
 
-def scanned(lib, n):
-    return lambda x: lib.lax.scan(lambda c, _: (c * 2, small(n)(c)), x, None, length=4)[1]
-
-
-def repeated(lib, n):
-    def body(c):
-        checkify.check((c < 10).all(), "too large: {}", c)
-        return n.sin(c) + c * 2
-
-    return lambda x: lib.lax.while_loop(lambda c: (c < 20).all(), body, x)
-
-
-def chosen(lib, n):
-    return lambda x: lib.lax.cond(x[0] > 0, small(n), lambda x: x.sum(), x)
-
-
-# name -> (function of (library, numpy) -> function, kinds of errors, arguments)
-USER, FLOAT, DIV = checkify.user_checks, checkify.float_checks, checkify.div_checks
-CASES = {
-    "jit": (lambda lib, n: lib.jit(small(n)), USER, (X, BIG)),
-    "jit in jit": (lambda lib, n: lib.jit(lib.jit(small(n))), USER, (X, BIG)),
-    "jax.jit": (lambda lib, n: jax.jit(lib.jit(small(n))), USER, (X, BIG)),
-    "grad": (lambda lib, n: lib.jit(lib.grad(small(n))), USER, (X, BIG)),
-    "un-jitted grad": (lambda lib, n: lib.grad(small(n)), USER, (X, BIG)),
-    "vmap": (lambda lib, n: lib.jit(lib.vmap(small(n))), USER, (TWO, TWO / 100)),
-    "scan": (lambda lib, n: lib.jit(scanned(lib, n)), USER, (X / 10, X, BIG)),
-    "while": (lambda lib, n: lib.jit(repeated(lib, n)), USER, (X, -X, BIG)),
-    "cond": (lambda lib, n: lib.jit(chosen(lib, n)), USER, (X, BIG, -BIG)),
-    "no check": (lambda lib, n: lib.jit(lambda x: n.log(x)), USER, (X,)),
-    "NaN": (lambda lib, n: lib.jit(lambda x: n.log(x).sum()), FLOAT, (X, X * X)),
-    "NaN, un-jitted": (lambda lib, n: lambda x: n.log(x).sum(), FLOAT, (X, X * X)),
-    "NaN in a loop": (
-        lambda lib, n: lib.jit(lambda x: lib.lax.scan(lambda c, _: (c - 1, n.log(c)), x, None, length=3)),
-        FLOAT,
-        (X * X, X * X + 5),
-    ),
-    "division": (lambda lib, n: lib.jit(lambda x: 1 / (x - 2)), DIV, (X, X + 1)),
-    "all": (lambda lib, n: lib.jit(lambda x: n.sqrt(x) / 2), USER | FLOAT | DIV, (X, X * X)),
+KINDS = {
+    "user": checkify.user_checks,
+    "float": checkify.float_checks,
+    "div": checkify.div_checks,
+    "all": checkify.user_checks | checkify.float_checks | checkify.div_checks,
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_is_found_is_what_jax_finds(name):
-    make, kinds, arguments = CASES[name]
-    ours = jax.jit(checkify.checkify(make(ft, fnp), errors=kinds))
-    theirs = jax.jit(checkify.checkify(make(jax, jnp), errors=kinds))
-    found = []
-    for x in arguments:
-        (error, out), (wanted, like) = ours(x), theirs(x)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), out, like)
-        said, should = [(e.get() or "").split("\n")[0] for e in (error, wanted)]
-        assert said == should
-        found.append(bool(said))
-    assert len(set(found)) == min(len(arguments), 2)  # a right argument and a wrong one
+@pytest.mark.parametrize("row", rows(TABLES / "checkify.txt", "checks"), ids=lambda row: row.fields[0])
+def test_what_is_found_is_what_jax_finds(row):
+    """By our functions, and by JAX's in a function of ours."""
+    make = row.function("lib, n", globals())
+    of_jax = SimpleNamespace(**{**vars(jax), "jit": ft.jit})
+    worlds = [(ft, fnp), (of_jax, jnp), (jax, jnp)]
+    every = [checkify.checkify(make(*world), errors=KINDS[row.fields[1]]) for world in worlds]
+    checked = jax.jit(lambda x: [f(x) for f in every])
+    for x, wrong in zip(row.fields[2:4], (False, True), strict=True):
+        *ours, (wanted, like) = checked(eval(x))
+        for error, out in ours:
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), out, like)
+            said, should = [(e.get() or "").split("\n")[0] for e in (error, wanted)]
+            assert said == should
+            assert bool(said) == wrong
 
 
 def test_derivatives_of_checked_functions_of_ours():
@@ -87,7 +60,7 @@ def test_derivatives_of_checked_functions_of_ours():
     wanted = jax.grad(value(jax.jit(small(jnp))))(X)
     for grad in (jax.grad, ft.grad):
         np.testing.assert_allclose(grad(value(ft.jit(small(fnp))))(X), wanted, rtol=1e-5)
-    held = checkify.checkify(ft.jit(lambda x: ft.nn.relu(x).sum()), errors=FLOAT)
+    held = checkify.checkify(ft.jit(lambda x: ft.nn.relu(x).sum()), errors=checkify.float_checks)
     at_zero = jax.grad(lambda x: held(x)[1])(jnp.zeros(2))  # relu's own rule says 0
     np.testing.assert_array_equal(at_zero, 0)
 
@@ -107,56 +80,30 @@ def ruled(lib, f):
 
 
 TWO_OF = jnp.array([0, 1])
-# name -> function of (library, numpy) -> function of an array and an index
-INDEXED = {
-    "x[i]": lambda lib, n: lambda x, i: x[i],
-    "x[indices]": lambda lib, n: lambda x, i: x[TWO_OF + i],
-    "x[i, j]": lambda lib, n: lambda x, i: n.outer(x, x)[0 * i, i],
-    "a row": lambda lib, n: lambda x, i: n.outer(x, x)[i],
-    "dynamic_slice": lambda lib, n: lambda x, i: lib.lax.dynamic_slice(x, (i,), (2,)),
-    "dynamic_update_slice": (lambda lib, n: lambda x, i: lib.lax.dynamic_update_slice(x, x[:2], (i,))),
-    "set": lambda lib, n: lambda x, i: x.at[i].set(1.0),
-    "add": lambda lib, n: lambda x, i: x.at[TWO_OF + i].add(1.0),
-    "multiply": lambda lib, n: lambda x, i: x.at[i].multiply(2.0),
-    "min": lambda lib, n: lambda x, i: n.outer(x, x).at[i].min(x),
-    "dropped": lambda lib, n: lambda x, i: x.at[i].set(2.0, mode="drop"),
-    "clipped": lambda lib, n: lambda x, i: x.at[i].get(mode="clip"),
-    "along an axis": lambda lib, n: lambda x, i: n.take_along_axis(x, i[None], 0),
-    "grad": lambda lib, n: lambda x, i: lib.grad(lambda x: x[i] ** 2)(x),
-    "vmap": lambda lib, n: lambda x, i: lib.vmap(lambda j: x[j])(TWO_OF + i),
-    "scan": (lambda lib, n: lambda x, i: lib.lax.scan(lambda c, y: (c + x[i], x[i]), 0.0, x)),
-    "while": (
-        lambda lib, n: lambda x, i: lib.lax.while_loop(lambda c: c < 3.0, lambda c: c + 1 + 0 * x[i], 0.0)
-    ),
-    "cond": lambda lib, n: lambda x, i: lib.lax.cond(x[0] > 0, lambda: x[i], lambda: x[0]),
-    "jit": lambda lib, n: lambda x, i: lib.jit(lambda x: x[i])(x) + lib.jit(lambda x: x[i])(x),
-    "custom_jvp": lambda lib, n: lambda x, i: ruled(lib, lambda x: x[i])(x),
-}
 
 
-@pytest.mark.parametrize("name", INDEXED)
 @pytest.mark.parametrize("kinds", [checkify.index_checks, checkify.all_checks], ids=["", "all"])
-def test_indices_that_are_found_are_those_that_jax_finds(name, kinds):
-    """Of index errors alone in functions that JAX compiles, of all kinds also one by one."""
-    make, found = INDEXED[name], []
-    around = jax.jit if kinds == checkify.index_checks else lambda f: f
-    ours, mixed, theirs = (
-        outer(checkify.checkify(jit(make(lib, n)), errors=kinds))
-        for outer, jit, lib, n in (
-            (around, ft.jit, ft, fnp),
-            (around, ft.jit, jax, jnp),
-            (jax.jit, jax.jit, jax, jnp),
-        )
-    )
-    for i in (1, 7, -9):
-        wanted, like = theirs(X, jnp.int32(i))
-        should = (wanted.get() or "").split(". ")[0]
-        for checked in (ours, mixed):
-            error, out = checked(X, jnp.int32(i))
-            jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), out, like)
-            assert (error.get() or "").split(". ")[0] == should
-        found.append(bool(should))
-    assert found == [False, True, True]
+def test_indices_that_are_found_are_those_that_jax_finds(kinds):
+    """Of our functions and of JAX's in functions of ours; some also where nothing is compiled around."""
+
+    def every(jit, lib, n):
+        table = functions(TABLES / "checkify.txt", "indices", "lib, n, x, i", globals())
+        return {
+            name: checkify.checkify(jit(functools.partial(f, lib, n)), errors=kinds)
+            for name, f in table.items()
+        }
+
+    worlds = [every(ft.jit, ft, fnp), every(ft.jit, jax, jnp), every(jax.jit, jax, jnp)]
+    checked = jax.jit(lambda x, i: [{name: f(x, i) for name, f in world.items()} for world in worlds])
+    for i, wrong in ((1, False), (7, True), (-9, True)):
+        *ours, theirs = checked(X, jnp.int32(i))
+        ours.append({name: worlds[0][name](X, jnp.int32(i)) for name in ("x[i]", "add", "scan")})
+        for name, (wanted, like) in theirs.items():
+            should = (wanted.get() or "").split(". ")[0]
+            assert bool(should) == wrong
+            for error, out in [world[name] for world in ours if name in world]:
+                jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), out, like)
+                assert (error.get() or "").split(". ")[0] == should, name
 
 
 @pytest.mark.parametrize(

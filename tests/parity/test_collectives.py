@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,18 +10,10 @@ import jax.numpy as jnp
 import pytest
 
 import functrans as ft
-from tests.parity.collective_functions import (
-    COLLECTIVES,
-    COMPOSITIONS,
-    JAX_CANNOT,
-    X,
-    Y,
-    both,
-    nested,
-    scalar,
-)
+from tests.parity.collective_functions import COLLECTIVES, COMPOSITIONS, JAX_CANNOT, X, Y, both
 from tests.support.closeness import assert_close
 from tests.support.matrices import alternately
+from tests.support.tables import TABLES, functions
 
 
 def index_and_size(name: Any) -> tuple[Any, int]:
@@ -115,55 +106,10 @@ def test_where_nothing_is_compiled(name: str, how: str):
 
 # --- several names --------------------------------------------------------------------------------
 
-# Functions of x: f32[6, 8] in vmaps of 3 named "i" around 2 named "j".
-TWO_NAMES: dict[str, Callable[[Any, Any], Any]] = {
-    "psum over both": lambda m, x: x * m.lax.psum(x, ("i", "j")),
-    "psum over both and an own axis": lambda m, x: x * m.lax.psum(x / 8, ("j", 0, "i")),
-    "psum over each": lambda m, x: m.lax.psum(x, "i") * m.lax.psum(m.numpy.sin(x), "j"),
-    "pmean over both": lambda m, x: x - m.lax.pmean(x, ["j", "i"]),
-    "psum of ones": lambda m, x: x * m.lax.psum(1, ("i", "j")) + m.lax.psum(1.5, "j"),
-    "axis_index of both": lambda m, x: x * m.lax.axis_index(("i", "j")),
-    "axis_index of both, other order": lambda m, x: x + m.lax.axis_index(("j", "i")),
-    "axis_index of the outer": lambda m, x: x * m.lax.axis_index("i"),
-    "axis_index of the inner": lambda m, x: x * m.lax.axis_index("j"),
-    "axis_size of both": lambda m, x: x / m.lax.axis_size(("i", "j")),
-    "all_to_all over both": lambda m, x: m.lax.all_to_all(x, ("i", "j"), 0, 1, tiled=True),
-    "all_to_all over both, other order": lambda m, x: m.lax.all_to_all(x, ("j", "i"), 0, 0, tiled=True),
-    "all_gather over both": lambda m, x: m.lax.all_gather(x, ("i", "j")) * x,
-    "all_gather over both, other order": lambda m, x: m.lax.all_gather(x, ("j", "i"), axis=1, tiled=True),
-    "psum_scatter over both": lambda m, x: m.lax.psum_scatter(m.numpy.sin(x), ("i", "j")),
-    "psum_scatter over both, other order": lambda m, x: m.lax.psum_scatter(
-        x.T[:6], ("j", "i"), scatter_dimension=1, tiled=True
-    ),
-    "ppermute over both": lambda m, x: (
-        x * m.lax.ppermute(x, ("i", "j"), [(0, 3), (3, 5), (5, 0), (1, 2), (2, 1), (4, 4)])
-    ),
-    "ppermute over both, not all": lambda m, x: x * m.lax.ppermute(x, ("j", "i"), [(0, 3), (3, 5), (2, 2)]),
-    "one after the other": lambda m, x: m.lax.ppermute(
-        m.lax.all_gather(x, "j", axis=1), "i", [(0, 2), (2, 1), (1, 0)]
-    ),
-    "jitted": lambda m, x: m.jit(lambda y: m.lax.psum(y, "i") - m.lax.pmean(y, "j"))(x),
-}
+TWO_NAMES = functions(TABLES / "axis_names.txt", "two names", "m, x", globals())
 
 
-TWO_NAME_COMPOSITIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "vmap(vmap)": lambda m, f, y: nested(m, f)(y),
-    "vmap(jit(vmap))": lambda m, f, y: m.vmap(m.jit(m.vmap(m.jit(f), axis_name="j")), axis_name="i")(y),
-    "grad(vmap(vmap))": lambda m, f, y: m.grad(lambda z: scalar(m, nested(m, f)(z)))(y),
-    "vmap(vmap(grad))": lambda m, f, y: nested(m, m.grad(lambda z: scalar(m, f(z))))(y),
-    "vmap(grad(vmap))": lambda m, f, y: m.vmap(
-        m.grad(lambda z: scalar(m, m.vmap(f, axis_name="j")(z))), axis_name="i"
-    )(y),
-    "the same in the inner": lambda m, f, y: m.vmap(
-        lambda a: m.vmap(lambda k, b: f(b), (0, None), axis_name="j")(m.numpy.arange(2), a), axis_name="i"
-    )(y[:, 0]),
-    "the same in the outer": lambda m, f, y: m.vmap(
-        lambda k, b: m.vmap(f, axis_name="j")(b), (0, None), axis_name="i"
-    )(m.numpy.arange(3), y[0]),
-    "the outer's value in the inner": lambda m, f, y: m.vmap(
-        lambda a: m.vmap(lambda b: f(a[0]) * b[0, 0], axis_name="j")(a), axis_name="i"
-    )(y),
-}
+TWO_NAME_COMPOSITIONS = functions(TABLES / "axis_names.txt", "compositions", "m, f, y", globals())
 
 
 def jax_can(name: str, how: str) -> bool:

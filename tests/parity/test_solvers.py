@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as ft_numpy
-from functrans import errors, lax
+from functrans import lax
 from tests.support.matrices import spread
 
 MINE = (ft, lax, ft_numpy)
@@ -339,65 +339,3 @@ def test_integers_are_solved_for_in_floats(dtype):
     np.testing.assert_array_equal(ours, theirs)
     assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
     np.testing.assert_array_equal(ft.jit(lambda b: solved(lax, b))(b), theirs)  # JAX has no code
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-ONES = np.ones(3, "float32")
-
-
-def solve_with(**changes):
-    given = {
-        "matvec": lambda x: 2 * x,
-        "b": ONES,
-        "solve": lambda mv, b: b / 2,
-        "transpose_solve": lambda vm, b: b / 2,
-        **changes,
-    }
-    return lax.custom_linear_solve(**given)
-
-
-def root_with(**changes):
-    given = {
-        "f": lambda x: x - 1,
-        "initial_guess": ONES,
-        "solve": lambda f, x: x * 0 + 1,
-        "tangent_solve": lambda g, y: y,
-        **changes,
-    }
-    return lax.custom_root(**given)
-
-
-ERRORS = {
-    "matvec's shape": (
-        lambda: solve_with(matvec=lambda x: x[:2]),
-        ValueError,
-        ["output shapes must match b", "(2,)", "(3,)"],
-    ),
-    "solve's structure": (
-        lambda: solve_with(solve=lambda mv, b: (b,)),
-        TypeError,
-        ["structure must match b", "(*,)"],
-    ),
-    "not a function": (lambda: solve_with(solve=3), TypeError, ["must be callable"]),
-    "no transpose_solve": (
-        lambda: ft.grad(lambda b: solve_with(b=b, transpose_solve=None).sum())(ONES),
-        errors.MissingArgument,
-        ["transpose_solve=", "symmetric=True"],
-    ),
-    "the structure of a root": (
-        lambda: root_with(solve=lambda f, x: (x, 1)),
-        TypeError,
-        ["structure must match initial_guess", "(*, *)"],
-    ),
-}
-
-
-@pytest.mark.parametrize("case", ERRORS)
-def test_errors(case):
-    run, kind, texts = ERRORS[case]
-    with pytest.raises(kind) as caught:
-        run()
-    message = str(caught.value)
-    for text in [*texts, "test_solvers.py"]:
-        assert text in message, message

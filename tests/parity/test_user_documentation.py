@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jax_numpy
 import numpy as np
 import pytest
-from jax.experimental import checkify
 from jax.extend import core
 from jax.interpreters import ad, batching
 
@@ -173,27 +172,6 @@ def test_scopes_in_loops_warn_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(ft.jit(f)(1.5), np.full(5, 2.5**3))
-
-
-def checked(x):
-    checkify.check(x < 4, "{x} is too large", x=x)
-    return x * 2
-
-
-CHECKED: dict[str, Callable[[Any], Any]] = {
-    "branch": lambda x: jax.lax.cond(x > 0, checked, lambda x: x, x),
-    "scan": lambda x: jax.lax.scan(lambda c, _: (checked(c), None), x, None, length=2)[0],
-    "for": lambda x: jax.lax.fori_loop(0, 2, lambda i, c: checked(c), x),
-    "while": lambda x: jax.lax.while_loop(lambda c: c < 9, checked, x),
-}
-
-
-@pytest.mark.parametrize("name", CHECKED)
-def test_checks_inside_of_control_flow(name):
-    for x in (1.0, 5.0):
-        wanted, found = (checkify.checkify(lib.jit(CHECKED[name]))(x) for lib in (jax, ft))
-        assert found[0].get() == wanted[0].get()
-        np.testing.assert_array_equal(found[1], wanted[1])
 
 
 def test_a_jitted_function_as_a_partial_has_a_named_function():
