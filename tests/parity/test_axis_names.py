@@ -196,26 +196,6 @@ def test_extremes(name: str):
     assert_close(unbatched, jnp.broadcast_to(x[0], x.shape))
 
 
-@pytest.mark.parametrize("perm", [[(0, 1), (1, 2)], [(3, 0)], [], [(1, 1), (2, 0)]])
-def test_what_nothing_is_sent_to_is_zero(perm: list[tuple[int, int]]):
-    expected = np.zeros_like(X)
-    for a, b in perm:
-        expected[b] = X[a]
-    shift = ft.vmap(lambda x: ft.lax.ppermute(x, "i", perm), axis_name="i")
-    assert_close(shift(X), expected)
-    same = ft.vmap(lambda k: ft.lax.ppermute(X[0], "i", perm), axis_name="i")(X)
-    assert_close(same, np.stack([X[0] * (k in [b for _, b in perm]) for k in range(N)]))
-    back = ft.vjp(shift, X)[1](X)[0]
-    assert_close(back, shift_by_hand(X, [(b, a) for a, b in perm]))
-
-
-def shift_by_hand(x: Any, perm: Any) -> Any:
-    out = np.zeros_like(x)
-    for a, b in perm:
-        out[b] = x[a]
-    return out
-
-
 def in_groups(operation: Callable[[Any], Any], groups: Any, x: Any) -> Any:
     """Each group for itself; `operation` maps the stacked members to the stacked results."""
     rows: dict[int, Any] = {}

@@ -7,6 +7,7 @@ equal JAX's. What takes functions is given ours as well.
 from __future__ import annotations
 
 import array
+import functools
 import importlib
 import inspect
 import sys
@@ -26,6 +27,7 @@ import functrans as ft
 import functrans.experimental.checkify as checkify
 import functrans.numpy as fnp
 from functrans.experimental import ode
+from tests.support.tables import TABLES, functions
 
 X = jnp.array([0.5, -1.0, 2.0])
 MATRIX = jax.experimental.sparse.BCOO.fromdense(jnp.array([[0.0, 2, 0], [1, 0, 3], [0, 0, 4]]))
@@ -37,49 +39,7 @@ def close(found, wanted):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-6), found, wanted)
 
 
-# name -> function of (library, numpy) -> function of an array [3] that gives a number
-CALLS = {
-    "checkify": lambda lib, n: lambda x: checked(lib, n)(x)[1],
-    "checkify, of floats": lambda lib, n: (
-        lambda x: lib.experimental.checkify.checkify(lambda x: (x * x).sum(), errors=checkify.float_checks)(
-            x
-        )[1]
-    ),
-    "odeint": lambda lib, n: (
-        lambda x: lib.experimental.ode.odeint(lambda y, t, a: n.sin(y) * a[0] - t * y, x, TIMES, x).sum()
-    ),
-    "sparse product": lambda lib, n: lambda x: (n.sin(MATRIX @ x) * x).sum(),
-    "sparse function": lambda lib, n: (
-        lambda x: lib.experimental.sparse.sparsify(lambda m, v: m @ v)(MATRIX, x * x).sum()
-    ),
-    "LSTM": lambda lib, n: (
-        lambda x: lib.experimental.rnn.lstm_ref(
-            x[None, None],
-            jnp.zeros((1, 1, 3)),
-            jnp.zeros((1, 1, 3)),
-            *weights(),
-            jnp.ones(1, "int32"),
-            3,
-            3,
-            1,
-            0.0,
-            False,
-        )[0].sum()
-    ),
-    "linear_call": lambda lib, n: (
-        lambda x: lib.custom_derivatives.linear_call(lambda a, v: a * v, lambda a, v: a * v, X, x).sum()
-    ),
-    "reshard": lambda lib, n: lambda x: (lib.reshard(x, one_device()) * x).sum(),
-    "Ref": lambda lib, n: jax.jit(lambda x: added(lib, n, x)),
-    "named": lambda lib, n: lib.named_call(lambda x: n.sin(x).sum(), name="wave"),
-    "user's context": lambda lib, n: lambda x: within(lib, n)(x),
-    "policies": lambda lib, n: lib.checkpoint(
-        lambda x: n.sin(n.sin(x)).sum(), policy=lib.checkpoint_policies.nothing_saveable
-    ),
-    "a primitive": lambda lib, n: lambda x: lib.lax.tanh_p.bind(x, accuracy=None).sum(),
-    "debug": lambda lib, n: lambda x: shown(lib, x) * x.sum(),
-    "smap": lambda lib, n: lambda x: lib.vmap(lambda x: n.cos(x) * x)(x).sum(),
-}
+CALLS = functions(TABLES / "jax_inside.txt", "handed on", "lib, n, x", globals())
 
 
 def checked(lib, n):
@@ -120,7 +80,7 @@ def shown(lib, x):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_handed_on_functions(name):
-    ours, theirs = CALLS[name](ft, fnp), CALLS[name](jax, jnp)
+    ours, theirs = functools.partial(CALLS[name], ft, fnp), functools.partial(CALLS[name], jax, jnp)
     many = jnp.stack([X, X * X])
     value_and_slope = jax.jit(jax.value_and_grad(theirs))
     value, slope = value_and_slope(X)

@@ -21,39 +21,13 @@ J = np.array([[1], [-2]])
 
 # What stands in the brackets of an array of shape (5, 4, 3).
 STATIC = [
-    0,
-    -1,
-    4,
-    np.int64(2),
-    slice(None),
-    slice(1, 3),
-    slice(None, None, 2),
-    slice(None, None, -1),
-    slice(4, 1, -2),
-    slice(-2, None),
-    slice(3, 1),
-    slice(10, 20),
-    slice(2, 3, -1),
-    (),
-    Ellipsis,
-    None,
-    (0, 1, 2),
-    (slice(1, 4), 2),
-    (Ellipsis, 0),
-    (0, Ellipsis),
-    (Ellipsis, slice(None, None, -1)),
-    (None, 0),
-    (slice(None), None, 1),
-    (1, None, None),
-    (Ellipsis, None),
-    (None, Ellipsis, None, -1),
-    (slice(None, None, -2), slice(1, None), slice(None, 2)),
-    (slice(0, 0), 1),
-    7,
-    (0, -9),
-    (slice(None), slice(None, None, 3), -1),
-    slice(np.int32(1), np.int64(3)),
-]
+    0, -1, 4, np.int64(2), slice(None), slice(1, 3), slice(None, None, 2), slice(None, None, -1),
+    slice(4, 1, -2), slice(-2, None), slice(3, 1), slice(10, 20), slice(2, 3, -1), (), Ellipsis, None,
+    (0, 1, 2), (slice(1, 4), 2), (Ellipsis, 0), (0, Ellipsis), (Ellipsis, slice(None, None, -1)),
+    (None, 0), (slice(None), None, 1), (1, None, None), (Ellipsis, None), (None, Ellipsis, None, -1),
+    (slice(None, None, -2), slice(1, None), slice(None, 2)), (slice(0, 0), 1), 7, (0, -9),
+    (slice(None), slice(None, None, 3), -1), slice(np.int32(1), np.int64(3)),
+]  # fmt: skip
 ARRAYS = [
     I, J, np.array(2), np.array([], int), (I,), (slice(None), I), (Ellipsis, I % 3), (I, I), (I, J),
     (I, slice(None), I % 3), (I, 0), (0, I), (0, slice(None), I % 3), (slice(None), I, 0),
@@ -65,21 +39,10 @@ ARRAYS = [
     (slice(1, None), None, J, Ellipsis), (None, slice(None), I, None, 1), ([],),
 ]  # fmt: skip
 MASKS = [
-    ONES,
-    MASK2,
-    (ONES, 0),
-    (ONES, slice(None), [1, 0, 2]),
-    (slice(None), MASK2[0]),
-    (Ellipsis, np.array([True, False, True])),
-    np.zeros(5, bool),
-    True,
-    False,
-    (True, 0),
-    (slice(None), True),
-    (MASK2, 1),
-    (0, MASK2[0], None),
-    np.arange(60).reshape(SHAPE) % 2 == 0,
-]
+    ONES, MASK2, (ONES, 0), (ONES, slice(None), [1, 0, 2]), (slice(None), MASK2[0]),
+    (Ellipsis, np.array([True, False, True])), np.zeros(5, bool), True, False, (True, 0),
+    (slice(None), True), (MASK2, 1), (0, MASK2[0], None), np.arange(60).reshape(SHAPE) % 2 == 0,
+]  # fmt: skip
 GROUPS = {"static": STATIC, "arrays": ARRAYS, "masks": MASKS}
 GROUP = pytest.mark.parametrize("group", GROUPS)
 
@@ -265,13 +228,14 @@ def test_traced_scalars():
         )
 
     for i, j in ((0, 1), (-1, 2), (4, -3), (7, 9), (-20, 0)):
-        wanted = jax.jit(run)(x, i, j)
-        assert_close(ft.jit(run)(x, i, j), wanted, 1e-6)
-        assert_close(run(x, i, j)[:10], wanted[:10], 1e-6)
+        assert_close(ft.jit(run)(x, i, j), jax.jit(run)(x, i, j), 1e-6)
     both = np.array([[0, -1, 7], [1, 2, 0]], np.int32)
-    assert_close(ft.vmap(run, (None, 0, 0))(x, *both), jax.vmap(run, (None, 0, 0))(x, *both), 1e-6)
     many = jnp.stack([x, -x, 2 * x])
-    assert_close(ft.jit(ft.vmap(run))(many, *both), jax.vmap(run)(many, *both), 1e-6)
+
+    def mapped(m: Any) -> Any:
+        return m.jit(lambda x, xs, *ij: (m.vmap(run, (None, 0, 0))(x, *ij), m.vmap(run)(xs, *ij)))
+
+    assert_close(mapped(ft)(x, many, *both), mapped(jax)(x, many, *both), 1e-6)
 
 
 def test_lean_programs():

@@ -34,6 +34,12 @@ CALLS = {
     "gather of windows": (
         "lax.gather(x, i[:, None] // 2, lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 5), {})"
     ),
+    "gather, windows in front": (
+        "lax.gather(x, i[:, None], lax.GatherDimensionNumbers((0,), (0,), (0,)), (1, 5), {})"
+    ),
+    "gather of each row": (
+        "lax.gather(x, i[:, None], lax.GatherDimensionNumbers((), (1,), (1,), (0,), (0,)), (1, 1), {})"
+    ),
     "gather with a fill value": (
         "lax.gather(x, i[:, None], lax.GatherDimensionNumbers((1,), (0,), (0,)), (1, 5), {}, fill_value=7)"
     ),

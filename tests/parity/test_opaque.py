@@ -3,8 +3,6 @@ text, passes, effects, tools, and what is said where JAX has no rule."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 from jax import lax as L
 from jax._src.core import NamedAxisEffect
-from jax.experimental import checkify, io_callback, sparse
+from jax.experimental import io_callback, sparse
 from jax.experimental import pallas as pl
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -23,7 +21,6 @@ from jax.interpreters import ad, batching, mlir
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
-from functrans.experimental.jet import jet
 from functrans.interop import from_jax
 from functrans.interop.jaxprs import walk
 from functrans.ir.program import Program
@@ -119,57 +116,15 @@ def by_lapack(x: Any) -> Any:
 
 MATRIX = sparse.BCOO.fromdense(J.asarray(X * (X > 0.5)))
 MESH = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
-DENSE = ["bcoo_dot_general", "bcoo_fromdense"]
 
 
 def times_vector(data: Any, v: Any) -> Any:
     return sparse.BCOO((data, MATRIX.indices), shape=MATRIX.shape) @ v
 
 
-def sparsified(data: Any) -> Any:
-    def total(m: Any, v: Any) -> Any:
-        return J.sum(m * 2.0) + (m @ v).sum()
-
-    return sparse.sparsify(total)(sparse.BCOO((data, MATRIX.indices), shape=MATRIX.shape), V)
-
-
 def mapped(x: Any) -> Any:
     total = jax.shard_map(lambda v: L.psum(J.sin(v), "i"), mesh=MESH, in_specs=jax.P("i"), out_specs=jax.P())
     return total(x) * x
-
-
-def in_memory(x: Any) -> Any:
-    """By references: what stands there goes from step to step."""
-    ref = jax.new_ref(J.zeros_like(x))
-
-    def step(c: Any, y: Any) -> tuple[Any, Any]:
-        ref[...] += y * c
-        return 2 * c, ref[0]
-
-    _, first = L.scan(step, 1.0, J.stack([x, x * x]))
-    return ref[...], first
-
-
-def without_memory(x: Any) -> Any:
-    """What `in_memory` computes."""
-    return x + 2 * x * x, J.stack([x[0], x[0] + 2 * x[0] ** 2])
-
-
-def with_token(x: Any) -> Any:
-    L.after_all(L.create_token(x))
-    return J.sin(x)
-
-
-def nearly_largest(x: Any) -> Any:
-    return L.approx_max_k(x, 2, aggregate_to_topk=False)[0]
-
-
-def checked(x: Any) -> Any:
-    def root(x: Any) -> Any:
-        checkify.check(x[0] > 0, "below zero")
-        return J.sqrt(x)
-
-    return checkify.checkify(root)(J.asarray(x))[1]
 
 
 # function, arguments, the primitives that stay JAX's, words of the MODES for which JAX has no rule
@@ -180,12 +135,7 @@ ROWS: dict[str, tuple[Any, tuple, list[str], str]] = {
     "Pallas": (kernel, (X,), ["pallas_call"], "grad"),
     "ffi": (by_lapack, (SPD,), ["ffi_call"], "jvp grad"),
     "BCOO": (times_vector, (MATRIX.data, V), ["bcoo_dot_general"], ""),
-    "BCOO from dense": (lambda x: sparse.BCOO.fromdense(x, nse=6) @ x.T, (X,), DENSE, ""),
-    "sparsify": (sparsified, (MATRIX.data,), ["bcoo_dot_general"], ""),
     "shard_map": (mapped, (V,), ["shard_map"], ""),
-    "token": (with_token, (V,), ["jit"], ""),
-    "an option": (nearly_largest, (X,), [], ""),
-    "checkify": (checked, (V,), [], ""),
 }
 
 
@@ -223,10 +173,14 @@ def test_transformations_are_those_of_jax(name: str):
     known = [mode for mode in MODES if mode not in refused]
     wanted = jax.jit(lambda args: {mode: MODES[mode](jax, given[mode], args) for mode in known})(args)
 
+    found = ft.jit(lambda args: {mode: MODES[mode](ft, from_jax(given[mode]), args) for mode in known})(args)
+
     def check(mode: str) -> None:
         run, ours = MODES[mode], from_jax(given[mode])
         if mode in known:
-            assert_close(run(ft, ours, args), wanted[mode], 2e-5, mode)
+            assert_close(found[mode], wanted[mode], 2e-5, mode)
+            if name in ("a user's", "BCOO"):
+                assert_close(run(ft, ours, args), wanted[mode], 2e-5, f"un-jitted {mode}")
             return
         with pytest.raises((NotImplementedError, ValueError)):
             run(jax, given[mode], args)
@@ -239,42 +193,7 @@ def test_transformations_are_those_of_jax(name: str):
     assert_close(ft.interpret(program, *args), wanted["value"], 2e-5, "reference")
 
 
-def test_references_to_memory_become_values():
-    """JAX 0.10 has no second derivative of these; the oracle is the function without them."""
-    scalar = total(without_memory)
-    for mode, run in MODES.items():
-        given, pure = (total(in_memory), scalar) if "grad" in mode else (in_memory, without_memory)
-        assert_close(run(ft, from_jax(given), (V,)), run(jax, pure, (V,)), 2e-5, mode)
-
-
 # --- inside ours ----------------------------------------------------------------------------------
-
-
-def test_inside_loops_branches_and_custom_rules():
-    ours, theirs = from_jax(waves), waves
-
-    def steps(f: Any, scan: Any, cond: Any, np_: Any) -> Any:
-        def step(c: Any, y: Any) -> Any:
-            c = cond(y[0] > 0.2, f, np_.cos, c * y)
-            return c, c.sum()
-
-        return lambda x: (lambda c, ys: c.sum() + (ys * ys).sum())(*scan(step, x, x + X))
-
-    mine, other = steps(ours, lax.scan, lax.cond, jnp), steps(theirs, L.scan, L.cond, J)
-    assert_close(ft.jit(mine)(V), other(V), 2e-5)
-    assert_close(ft.jit(ft.grad(mine))(V), jax.grad(other)(V), 2e-5)
-    two = np.stack([V, V / 2])
-    assert_close(ft.jit(ft.vmap(ft.grad(mine)))(two), jax.vmap(jax.grad(other))(two), 2e-5)
-    assert_close(
-        ft.grad(ft.checkpoint(lambda x: ours(x).sum()))(V), jax.grad(lambda x: waves(x).sum())(V), 2e-5
-    )
-
-
-def test_taylor_series_follow_from_the_rules_for_tangents():
-    series = [np.ones_like(V), np.zeros_like(V)]
-    mine = jet(from_jax(waves), (V,), (series,))
-    expected = jet(lambda x: 3 * jnp.sin(x), (V,), (series,))
-    assert_close(mine, expected, 2e-5)
 
 
 def test_named_axes_are_seen():
@@ -312,13 +231,8 @@ def test_text_is_read_back():
 
 def test_text_of_another_process_is_refused():
     text = ft.ir.show(ft.make_ir(from_jax(bare.bind))(V))
-    script = f"import functrans as ft; ft.ir.parse({text!r})"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert "ParseError: line 2, column" in done.stderr
-    assert "bare" in done.stderr
-    assert "only in the process that wrote it" in done.stderr
     for wrong in ("bare 0-000000", "bare", "other " + text.partition("bare ")[2].partition('"')[0]):
-        with pytest.raises(errors.ParseError, match="is unknown here"):
+        with pytest.raises(errors.ParseError, match=r"is unknown here(.|\n)*only in the process that wrote"):
             ft.ir.parse(f'program (a: f32[3]) {{ b: f32[3] = jax_call["{wrong}"] a; return b }}')
 
 

@@ -15,13 +15,14 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.extend.core import jaxpr_as_fun
 
 import functrans as ft
 from tests.support.closeness import assert_close
+from tests.support.tables import TABLES, functions
 from tests.support.worlds import JAX, JITTED, OURS, PLAIN, Function, M, V, World, X, assert_same
 
 float0 = jax.dtypes.float0
+WORLDS = (JITTED, PLAIN, JAX)
 
 
 def with_rule(w: World, reverse: bool) -> Function:
@@ -38,19 +39,15 @@ def with_rule(w: World, reverse: bool) -> Function:
 # --- functions of a vector ------------------------------------------------------------------------
 
 FUNCTIONS: dict[str, Callable[[World], Function]] = {
-    "operations": lambda w: lambda x: w.np.sum(w.np.tanh(x @ M) ** 2 * w.np.exp(x)),
     "several results": lambda w: (
         lambda x: {"a": w.np.sin(x)[:2], "rank": w.np.argsort(x), "one": 2.0 * w.np.ones(()), "x": x}
     ),
-    "a scan": lambda w: lambda x: w.lax.scan(lambda c, y: (w.np.sin(c) * y + x[0], c), x[1], x),
     "a while loop": lambda w: (
         lambda x: w.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, w.np.sin(c[1]) * x), (0, x))
     ),
     "a branch": lambda w: lambda x: w.lax.cond(x[0] > 0, lambda y: w.np.sin(y) * x, lambda y: y * y, x),
     "its own gradient": lambda w: lambda x: w.top.grad(lambda y: w.np.sum(w.np.sin(y) ** 3))(x),
-    "its own map": lambda w: lambda x: w.top.vmap(lambda y: w.np.cos(y) * x)(x),
     "a jvp rule": lambda w: lambda x: with_rule(w, False)(x) * x,
-    "checkpoint": lambda w: w.top.checkpoint(lambda x: w.np.exp(w.np.sin(w.np.sin(x)))),
     "calls": lambda w: lambda x: w.top.jit(lambda y: w.np.sin(y) * x)(w.top.jit(w.np.cos)(x)),
 }
 
@@ -85,59 +82,24 @@ def with_own_rule(f: Function) -> Any:
     return jax.grad(g)(X)
 
 
-REVERSE = {"a while loop"}  # of which JAX has no reverse mode
-TRANSFORMATIONS: dict[str, Callable[[Function], Any]] = {
-    "jit": lambda f: jax.jit(f)(X),
-    "grad": lambda f: jax.grad(loss(f))(X),
-    "value_and_grad in jit": lambda f: jax.jit(jax.value_and_grad(loss(f)))(X),
-    "jvp": lambda f: jax.jvp(f, (X,), (V,)),
-    "linearize": lambda f: jax.linearize(f, X)[1](V),
-    "vjp": vjp,
-    "vmap": lambda f: jax.vmap(f)(M),
-    "vmap of vmap": lambda f: jax.vmap(jax.vmap(lambda x, y: f(x + y), (0, None)), (None, 0))(M, M),
-    "vmap of grad": lambda f: jax.vmap(jax.grad(loss(f)))(M),
-    "hessian": lambda f: jax.hessian(loss(f))(X),
-    "jacrev of jacfwd": lambda f: jax.jacrev(jax.jacfwd(loss(f)))(X),
-    "jvp of grad of checkpoint": lambda f: jax.jvp(
-        jax.grad(jax.checkpoint(loss(f), policy=jax.checkpoint_policies.dots_saveable)), (X,), (V,)
-    ),
-    "scan": lambda f: jax.grad(lambda x: jax.lax.scan(lambda c, y: (c + loss(f)(x * y), c), 0.0, X)[0])(X),
-    "while_loop": lambda f: jax.lax.while_loop(
-        lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] * loss(f)(c[1])), (0, X)
-    ),
-    "cond": lambda f: jax.vmap(lambda x: jax.lax.cond(x[0] > 0.2, loss(f), lambda x: jnp.sum(x), x))(M),
-    "map": lambda f: jax.lax.map(f, M, batch_size=2),
-    "custom_vjp": with_own_rule,
-    "make_jaxpr": lambda f: jaxpr_as_fun(jax.make_jaxpr(f)(X))(X),
-    "export": lambda f: jax.export.export(jax.jit(f))(X).call(X),
-}
-IN_REVERSE = {
-    "grad",
-    "value_and_grad in jit",
-    "linearize",
-    "vjp",
-    "vmap of grad",
-    "hessian",
-    "jacrev of jacfwd",
-    "jvp of grad of checkpoint",
-    "scan",
-    "custom_vjp",
-}
-ROWS = [(f, t) for f in FUNCTIONS for t in TRANSFORMATIONS if f not in REVERSE or t not in IN_REVERSE]
+TABLE = TABLES / "inside_jax.txt"
+TRANSFORMATIONS = functions(TABLE, "transformations", "f", globals())
+IN_REVERSE = functions(TABLE, "transformations in reverse", "f", globals())  # JAX has none of a while loop
 
 
-def every_fifth(rows: list[tuple[str, str]]) -> list[Any]:
-    """As many others are a sweep, the rest is heavy."""
-    marks = [(), pytest.mark.heavy, pytest.mark.sweep, pytest.mark.heavy, pytest.mark.heavy]
-    return [pytest.param(*r, marks=marks[i % 5]) for i, r in enumerate(rows)]
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_table(name):
+    def every(world: World) -> dict[str, Any]:
+        f = world.jit(FUNCTIONS[name](world))
+        return {how: transform(f) for how, transform in transformations.items()}
 
-
-@pytest.mark.parametrize(("function", "transformation"), every_fifth(ROWS))
-def test_table(function, transformation):
-    transform, make = TRANSFORMATIONS[transformation], FUNCTIONS[function]
-    by_jax = transform(make(JAX))
-    for world in (JITTED, PLAIN):
-        assert_same(transform(world.jit(make(world))), by_jax)
+    transformations = TRANSFORMATIONS | (IN_REVERSE if name != "a while loop" else {})
+    found = dict(zip(WORLDS, jax.jit(lambda: [every(world) for world in WORLDS])(), strict=True))
+    for how, transform in transformations.items():
+        for world in (JITTED, PLAIN):
+            assert_same(found[world][how], found[JAX][how])
+        if how in ("jvp", "vmap of grad", "make_jaxpr"):
+            assert_same(transform(FUNCTIONS[name](PLAIN)), found[JAX][how])
 
 
 # --- what is special in its arguments, its results or its surroundings ----------------------------
@@ -236,58 +198,17 @@ def keys(w: World) -> Any:
     )
 
 
-SPECIAL: dict[str, Callable[[World], Any]] = {
-    "operands that are not mapped": two_batches,
-    "a training loop": training,
-    "a transposed derivative of a derivative": linear_transpose_of_jvps,
-    "linear_transpose": lambda w: jax.linear_transpose(w.jit(lambda x: w.np.cumsum(x) @ M), X)(V),
-    "a custom_jvp of JAX's": lambda w: rule_around(w, False),
-    "a custom_vjp of JAX's": lambda w: rule_around(w, True),
-    "a custom_jvp of JAX's with a number among its operands": rule_with_a_number,
-    "a custom_vjp of its own": own_rule,
-    "static arguments": static,
-    "donated arguments": donated,
-    "named axes": names,
-    "keys": keys,
-    "weak types": lambda w: (
-        jax.value_and_grad(w.jit(lambda x: x * x))(2.0),
-        jax.jvp(w.jit(lambda x: x * 3), (2.0,), (1.0,)),
-        jax.hessian(w.jit(lambda x: x**3))(2.0),
-        jax.grad(lambda v: w.jit(lambda x: w.np.sum(w.np.sin(x) * v))(X))(2.0),
-    ),
-    "integers": lambda w: (
-        jax.grad(w.jit(lambda x, n: w.np.sum(x * n)), (0, 1), allow_int=True)(X, 3),
-        jax.jvp(w.jit(lambda x: (x * 2, w.np.argmax(x))), (X,), (V,)),
-        jax.vjp(w.jit(lambda x, n: w.np.sum(x) * n), X, 3)[1](1.0),
-    ),
-    "complex numbers": lambda w: (
-        jax.grad(w.jit(lambda z: w.np.sum(w.np.sin(z) * z)), holomorphic=True)(X + 1j),
-        jax.grad(w.jit(lambda z: w.np.sum(w.np.abs(w.np.sin(z) * z))))(X + 1j),
-    ),
-    "an argument that is not used": lambda w: jax.grad(w.jit(lambda x, y: w.np.sum(x * x)), (0, 1))(X, V),
-    "a closure over JAX's values": lambda w: jax.grad(
-        lambda v: jnp.sum(w.jit(lambda x: w.np.sin(x) * v["a"])(X))
-    )({"a": V}),
-    "a step of fori_loop": lambda w: jax.grad(
-        lambda x: jnp.sum(jax.lax.fori_loop(0, 3, w.jit(lambda i, c: w.np.sin(c) * i + c), x))
-    )(X),
-    "eval_shape": lambda w: jax.tree.map(
-        lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(w.jit(lambda x: (w.np.sin(x), w.np.sum(x))), X)
-    ),
-    "lower and compile": lambda w: (
-        jax.jit(jax.grad(w.jit(lambda x: w.np.sum(w.np.sin(x))))).lower(X).compile()(X)
-    ),
-    "a gradient of a map of a hessian": lambda w: jax.vmap(
-        jax.grad(lambda x: jax.hessian(w.jit(lambda x: w.np.sin(x) * x**3))(x))
-    )(X),
-}
+SPECIAL = functions(TABLE, "special", "w", globals())
+AT_ONCE = {"static arguments", "donated arguments", "lower and compile", "weak types", "named axes", "keys"}
 
 
-@pytest.mark.parametrize("case", SPECIAL)
-def test_special(case):
-    by_jax = SPECIAL[case](JAX)
-    for world in (JITTED, PLAIN):
-        assert_same(SPECIAL[case](world), by_jax)
+def test_special():
+    jitted = [case for case in SPECIAL if case not in AT_ONCE]
+    found = jax.jit(lambda: [{case: SPECIAL[case](world) for case in jitted} for world in WORLDS])()
+    for case in SPECIAL:
+        *ours, want = [SPECIAL[case](w) for w in WORLDS] if case in AT_ONCE else [of[case] for of in found]
+        for got in ours:
+            assert_same(got, want)
 
 
 @OURS

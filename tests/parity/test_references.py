@@ -175,29 +175,26 @@ def test_inside(function: Any):
     has_slope = function not in NOT_REVERSED
     xs = np.stack([X, X[::-1], -X])
 
+    def every(m: Any, f: Any) -> Any:
+        def run(x: Any, xs: Any) -> Any:
+            batch = m.vmap(f)(xs) if m is ft else J.stack([f(x) for x in xs])
+            return f(x), batch, *((m.grad(f)(x), m.jvp(f, (x,), (x,))[1]) if has_slope else ())
+
+        return run
+
     def mine(x: Any) -> Any:
         return function(MINE, x)
 
-    @jax.jit
-    def by_jax(x: Any) -> Any:
-        f = jax.jit(lambda x: function(JAX, x))
-        return f(x), (jax.grad(f)(x), jax.jvp(f, (x,), (x,))[1]) if has_slope else ()
-
-    @ft.jit
-    def jitted(x: Any, xs: Any) -> Any:
-        return mine(x), ft.vmap(mine)(xs), ft.grad(mine)(x) if has_slope else ()
-
-    every = np.stack([by_jax(x)[0] for x in xs])
-    value, batch, slope = jitted(X, xs)
-    for found in (mine(X), value, *ft.interpret(ft.make_ir(mine)(X), X)):
-        same(found, every[0])
-    for found in (ft.vmap(mine)(xs), batch):
-        same(found, every)
+    want = jax.jit(every(jax, jax.jit(lambda x: function(JAX, x))))(X, xs)
+    ways = [ft.jit(every(ft, mine))]
+    if function in (read_and_written, in_scan, in_cond):
+        ways.append(every(ft, mine))
+    for way in ways:
+        jax.tree.map(same, way(X, xs), want)
+    for found in ft.interpret(ft.make_ir(mine)(X), X):
+        same(found, want[0])
     if has_slope:
-        want, push = by_jax(X)[1]
-        for found in (ft.grad(mine)(X), slope, jax.grad(ft.jit(mine))(X)):
-            same(found, want)
-        same(ft.jvp(mine, (X,), (X,))[1], push)
+        same(jax.grad(ft.jit(mine))(X), want[2])
 
 
 # --- made outside ---------------------------------------------------------------------------------

@@ -30,13 +30,17 @@ SOLVERS: dict[str, tuple[Any, dict[str, Any], np.ndarray]] = {
 
 
 def forms(a: np.ndarray) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """A matrix as users write one, and the options of the search."""
-    return {
-        "function": (lambda x: jnp.asarray(a) @ x, {}),
-        "array": (a, {"x0": GUESS}),
+    """A matrix as users write one, and the options of the search: all of them, for symmetric ones."""
+    few = {
+        "function": (lambda x: jnp.asarray(a) @ x, {"x0": GUESS}),
+        "preconditioned": (a, {"M": lambda x: x / np.diag(a)}),
+    }
+    if a is not DEFINITE:
+        return few
+    return few | {
+        "array": (a, {}),
         "of JAX": (BCOO.fromdense(a), {}),
         "of JAX by rows": (BCSR.fromdense(a), {}),
-        "preconditioned": (a, {"M": lambda x: x / np.diag(a)}),
         "preconditioned roughly": (a, {"M": np.diag(1 / np.diag(a)).astype(np.float32)}),
     }
 

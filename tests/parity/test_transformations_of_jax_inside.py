@@ -10,7 +10,7 @@ from jax.experimental import sparse
 
 import functrans as ft
 from tests.support.closeness import assert_close
-from tests.support.matrices import alternately
+from tests.support.tables import TABLES, functions
 
 pytestmark = pytest.mark.smoke
 
@@ -21,101 +21,31 @@ def loss(x):
     return jnp.sum(jnp.tanh(x) ** 2 * x)
 
 
-@jax.custom_vjp
-def fivefold(x):
-    return jnp.sin(x)
-
-
-fivefold.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (5.0 * ct,))
-
-# name -> function of a matrix
-ROWS = {
-    "value_and_grad": jax.value_and_grad(loss),
-    "has_aux": jax.value_and_grad(lambda x: (loss(x), {"aux": x + 1}), has_aux=True),
-    "argnums": lambda x: jax.grad(lambda a, b, *, c: loss(a * b) + c.sum(), (0, 1))(x, x, c=x),
-    "of a gradient": jax.grad(lambda x: jnp.sum(jax.grad(loss)(x) ** 2)),
-    "three times": lambda x: jax.grad(jax.grad(jax.grad(lambda t: loss(t * x))))(1.0),
-    "jacrev": jax.jacrev(lambda x: jnp.sin(x) @ x.T),
-    "hessian": jax.hessian(loss),
-    "under vmap": jax.vmap(jax.grad(lambda r: loss(r))),
-    "a vmap inside": jax.grad(lambda x: jnp.sum(jax.vmap(loss)(x))),
-    "a scan inside": jax.grad(lambda x: jax.lax.scan(lambda c, r: (c * loss(r), c), 1.0, x)[0]),
-    "a custom rule": jax.grad(lambda x: jnp.sum(fivefold(x))),
-    "checkpoint": jax.grad(jax.checkpoint(loss, policy=jax.checkpoint_policies.dots_saveable)),
-    "integers": lambda x: jax.grad(lambda t: loss(t[0] * t[1]), allow_int=True)((x, 2))[0],
-    "complex": jax.grad(lambda z: jnp.sum(jnp.sin(z) * z), holomorphic=True),
-    "a closure": lambda x: jax.grad(lambda y: loss(y * x))(x + 1),
-    "of numbers": lambda x: jax.grad(lambda y: y**3)(2.0) * x,
-    # mapped functions
-    "axes": lambda x: jax.vmap(lambda a, b: jnp.outer(a, b["k"]), (1, {"k": -2}), -1)(x.T, {"k": x}),
-    "not mapped": lambda x: jax.vmap(lambda a, b: (a * b, b), (0, None), (1, None))(x, 3.0),
-    "by keyword": lambda x: jax.vmap(lambda a, *, b: a @ b)(x, b=x),
-    "a size": lambda x: jax.vmap(lambda: x[0], axis_size=4)(),
-    "no examples": lambda x: jax.vmap(jnp.sin)(x[:0]),
-    "constants": lambda x: jax.vmap(lambda a: (2.0, np.arange(2), a))(x),
-    "a named axis": lambda x: jax.vmap(
-        lambda a: a / jax.lax.psum(a, "i") + jax.lax.axis_index("i"), axis_name="i"
-    )(x),
-    "two named axes": lambda x: jax.vmap(
-        jax.vmap(lambda a: jax.lax.psum(a, ("i", "j")) * a, axis_name="j"), axis_name="i"
-    )(x),
-    "three deep": lambda x: jax.vmap(jax.vmap(jax.vmap(jnp.sin)), in_axes=1)(x[..., None] * x[0]),
-    "a gradient of a vmap of a gradient": jax.grad(
-        lambda x: jnp.sum(jax.vmap(jax.value_and_grad(loss))(x)[1] ** 2)
-    ),
-    "keys": lambda x: (
-        jax.vmap(lambda k: jax.random.normal(k, (2,)))(jax.random.split(jax.random.key(0), 3)) + x.sum()
-    ),
-    "numpy's": lambda x: jax.vmap(jnp.dot)(np.ones((2, 3), np.float32), x),
-    "jacfwd": jax.jacfwd(lambda x: jnp.sin(x) @ x.T),
-    "sparse arrays": lambda x: jax.vmap(lambda m: m @ jnp.ones(3))(
-        sparse.BCOO.fromdense(x[None] * x[:, None], nse=6, n_batch=1)
-    ),
-    # einsum
-    "einsum": lambda x: jnp.einsum("ij,kj->ik", x, x),
-    "einsum without a result": lambda x: jnp.einsum("ij,jk", x, x.T),
-    "einsum of lists": lambda x: jnp.einsum(x, [0, 1], x, [2, 1], [2, 0]),
-    "einsum of three": lambda x: jnp.einsum("...i,ij,kj->...k", x[None], x.T, x.T, optimize="greedy"),
-    "einsum in its order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=False),
-    "einsum in the best order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=True),
-    "einsum in this order": lambda x: jnp.einsum("ij,jk,kl->il", x, x.T, x, optimize=[(1, 2), (0, 1)]),
-    "einsum of a diagonal": lambda x: jnp.einsum("ii->i", x @ x.T),
-    "einsum of integers": lambda x: jnp.einsum("ij,j", x, np.arange(3)),
-    "einsum in another type": lambda x: jnp.einsum(
-        "ij,kj->ik",
-        x.astype("bfloat16"),
-        x.astype("bfloat16"),
-        preferred_element_type="float32",
-        precision="highest",
-    ),
-    "einsum by a product of the caller's": lambda x: jnp.einsum(
-        "ij,kj->ik", x, x, _dot_general=lambda *a, **k: 2 * jax.lax.dot_general(*a, **k)
-    ),
-    "einsum mapped": jax.vmap(lambda r: jnp.einsum("i,j", r, r)),
-    "a control flow": lambda x: jax.vmap(
-        lambda r: jax.lax.cond(r[0] > 1, jnp.sin, lambda a: jax.lax.fori_loop(0, 3, jnp.add, a), r)
-    )(x),
-}
+ROWS = functions(TABLES / "jax_inside.txt", "transformations of JAX", "x", globals())
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", alternately(ROWS))
-def test_values(name):
-    x = X + 1j if name == "complex" else X
-    f = ROWS[name]
+def test_values():
+    def every(how):
+        """Values and gradients."""
 
-    def total(x):
-        return sum([jnp.sum(leaf) for leaf in jax.tree.leaves(f(x))])
+        def run(x):
+            made = {}
+            for name, f in ROWS.items():
+                z = x + 1j if name == "complex" else x
+                total = lambda x, f=f: sum([jnp.sum(leaf) for leaf in jax.tree.leaves(f(x))])  # noqa: E731
+                made[name] = f(z), jax.grad(total, holomorphic=name == "complex")(z)
+            return made
 
-    slope = jax.grad(total, holomorphic=name == "complex")
+        return how(run)(X)
 
-    def both(x):
-        return f(x), slope(x)
-
-    value, gradient = jax.jit(both)(x)
-    assert_close(ft.jit(both)(x), (value, gradient))
-    if name != "complex":
-        assert_close(ft.grad(total)(x), gradient)  # un-jitted
+    want = every(jax.jit)
+    found = every(ft.jit)
+    for name in ROWS:
+        assert_close(found[name], want[name], what=name)
+        if name in ("has_aux", "axes", "keys", "einsum of three"):
+            total = lambda x, f=ROWS[name]: sum([jnp.sum(y) for y in jax.tree.leaves(f(x))])  # noqa: E731
+            assert_close(ft.grad(total)(X), want[name][1], what=name)  # un-jitted
 
 
 def test_the_program_is_that_of_our_gradient():

@@ -29,7 +29,7 @@ def root(**changes: Any) -> dict[str, Any]:
     return {**given, "tangent_solve": lambda g, y: y, **changes}
 
 
-@pytest.mark.parametrize("section", ["axis names", "loops", "solvers", "indices"])
+@pytest.mark.parametrize("section", ["axis names", "loops", "solvers", "indices", "arguments"])
 def test_wrong_programs(section: str):
     def check(row: Row) -> None:
         _, kind, words, *jax_differs = row.fields
