@@ -131,6 +131,7 @@ VALUES = [
     lambda lax, np_: lax.map(lambda x: {"y": x * 2 + 1}, np_.arange(7), batch_size=3),
     lambda lax, np_: lax.map(lambda x: x + 1, np_.zeros((0, 2)), batch_size=2),
     lambda lax, np_: lax.associative_scan(np_.logical_or, np_.arange(5) == 2),
+    lambda lax, np_: lax.associative_scan(np_.add, np_.full(4, 2.0)),
     lambda lax, np_: lax.associative_scan(np_.maximum, np_.array([3, 1, 4, 1, 5]), reverse=True),
     lambda lax, np_: lax.cond(np_.ones(()) > 0, lambda a: (a, 1), lambda a: (a * 2, 2), np_.ones(2)),
     lambda lax, np_: lax.cond(True, lambda a: np_.float32(1), lambda a: a, np_.float32(3)),

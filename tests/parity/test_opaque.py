@@ -134,7 +134,7 @@ ROWS: dict[str, tuple[Any, tuple, list[str], str]] = {
     "a user's, without transpose": (stuck.bind, (V,), ["stuck"], "vmap grad"),
     "Pallas": (kernel, (X,), ["pallas_call"], "grad"),
     "ffi": (by_lapack, (SPD,), ["ffi_call"], "jvp grad"),
-    "BCOO": (times_vector, (MATRIX.data, V), ["bcoo_dot_general"], ""),
+    "BCOO": (times_vector, (MATRIX.data, V), ["bcoo_dot_general"], "last"),
     "shard_map": (mapped, (V,), ["shard_map"], ""),
 }
 
@@ -158,6 +158,7 @@ MODES: dict[str, Callable[[Any, Any, tuple], Any]] = {
     "jit": lambda t, f, a: t.jit(f)(*a),
     "jvp": lambda t, f, a: t.jvp(f, a, ones(a)),
     "vmap": lambda t, f, a: t.jit(t.vmap(f))(*two(a)),
+    "vmap along the last axis": lambda t, f, a: t.vmap(f, -1)(*[J.stack([x, x / 2], -1) for x in a]),
     "grad": lambda t, f, a: t.grad(f)(*a),
     "vmap of grad": lambda t, f, a: t.jit(t.vmap(t.grad(f)))(*two(a)),
     "grad twice": lambda t, f, a: t.jit(t.jacfwd(t.grad(f)))(*a),

@@ -179,24 +179,20 @@ else:
         def call(f=lambda x: x, x=X, **how):
             ft.shard_map(f, **{"mesh": mesh(), "in_specs": P("i"), "out_specs": P("i")} | how)(x)
 
-        for kind, message, how in (
-            (ValueError, "must name axes of the mesh", {"in_specs": P("k")}),
-            (ValueError, "each at most once", {"in_specs": P("i", "i")}),
-            (ValueError, "is not divisible", {"x": X[:5]}),
-            (ValueError, "has 3 entries", {"in_specs": P(None, None, "i")}),
-            (TypeError, "mesh must be", {"mesh": 3}),
-            (TypeError, "must be a PartitionSpec", {"in_specs": "i"}),
-            (ValueError, "do not fit out_specs", {"f": lambda x: x.sum()}),
-            (ValueError, "length 1", {"f": lambda x: lax.psum(x.sum(), "i")}),
-            (
-                ValueError,
-                "the spec of result has 1",
-                {"f": lambda x: lax.psum(x.sum(), "i"), "check_vma": False},
-            ),
-            (ValueError, "in_specs does not fit", {"in_specs": (P("i"), P("j"))}),
-            (TypeError, "takes a function", {"f": 3}),
+        for message, how in (
+            ("must name axes of the mesh", {"in_specs": P("k")}),
+            ("each at most once", {"in_specs": P("i", "i")}),
+            ("is not divisible", {"x": X[:5]}),
+            ("has 3 entries", {"in_specs": P(None, None, "i")}),
+            ("mesh must be", {"mesh": 3}),
+            ("must be a PartitionSpec", {"in_specs": "i"}),
+            ("do not fit out_specs", {"f": lambda x: x.sum()}),
+            ("length 1", {"f": lambda x: lax.psum(x.sum(), "i")}),
+            ("the spec of result has 1", {"f": lambda x: lax.psum(x.sum(), "i"), "check_vma": False}),
+            ("in_specs does not fit", {"in_specs": (P("i"), P("j"))}),
+            ("takes a function", {"f": 3}),
         ):
-            with pytest.raises(kind, match=message) as info:
+            with pytest.raises((TypeError, ValueError), match=message) as info:
                 call(**how)
             assert "test_shard_map.py" in str(info.value)
         with pytest.raises(NameError, match="nowhere"):
