@@ -70,7 +70,7 @@ def associated(ft, lax, np_, w, x):
 
     maps = np_.sin(x)[:, :, None] * w
     d, e = lax.associative_scan(affine, (maps, x))
-    return (b**2).sum() + a.sum() + c.sum() + d.sum() + (e**2).sum()
+    return (b**2).sum() + a.sum() + (c * x).sum() + d.sum() + (e**2).sum()
 
 
 def updated_in_place(ft, lax, np_, w, x):
