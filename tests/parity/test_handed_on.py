@@ -324,7 +324,12 @@ def test_a_draw_is_one_equation_and_one_program_per_signature():
 
 @pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
 def test_other_generators(impl):
-    """Of `jax.random` the bits, whichever generator makes them."""
+    """Of `jax.random` the bits, whichever generator makes them; the setting says which."""
+    for name in ("threefry2x32", impl, "threefry2x32"):
+        with jax.default_prng_impl(name):
+            for make in ("key", "PRNGKey"):
+                ours, theirs = (getattr(library.random, make)(0) for library in (ft, jax))
+                assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
     keys = [library.random.key(1, impl=impl) for library in (ft, jax)]
     for name, argument in (("normal", (9,)), ("split", 3), ("fold_in", 3)):
         made = ft.jit(lambda k, name=name, a=argument: getattr(ft.random, name)(k, a))(keys[0])

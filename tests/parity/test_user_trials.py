@@ -78,6 +78,7 @@ def test_argnums():
     for library in (ft, jax):
         assert library.grad(f, np.int64(1))(3.0, 2.0) == 12.0
         assert [float(g) for g in library.grad(f, np.array([1, 0]))(3.0, 2.0)] == [12.0, 4.0]
+    assert ft.jit(lambda x, y: x * y, static_argnums=np.int64(1))(3.0, 2) == 6.0
     for wrong in (1.0, "x", None):
         for transform in (ft.grad, ft.jacfwd, ft.jacrev):
             with pytest.raises(TypeError, match="argnums must be an int"):
