@@ -15,6 +15,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxpr_as_fun
 
 import functrans as ft
 from tests.support.closeness import assert_close
@@ -83,7 +84,7 @@ def with_own_rule(f: Function) -> Any:
 
 
 TABLE = TABLES / "inside_jax.txt"
-TRANSFORMATIONS = functions(TABLE, "transformations", "f", globals())
+TRANSFORMATIONS = functions(TABLE, "transformations", "f", {**globals(), "jaxpr_as_fun": jaxpr_as_fun})
 IN_REVERSE = functions(TABLE, "transformations in reverse", "f", globals())  # JAX has none of a while loop
 
 

@@ -170,7 +170,11 @@ def _forward_over_reverse(ft, f):
 INSTEAD = {("of_pytrees", "grad(jvp)"): _forward_over_reverse}
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+SMOKE = (unsymmetric, scalar_root)
+MARKED = [pytest.param(p, id=p.__name__, marks=[pytest.mark.smoke] * (p in SMOKE)) for p in PROGRAMS]
+
+
+@pytest.mark.parametrize("program", MARKED)
 def test_equals_jax(program):
     def every(m, *names):
         f = functools.partial(program, m, *names)
