@@ -24,6 +24,7 @@ from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
 from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_ctx
 from jax._src.core import typeof as aval_of
+from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
 
 from functrans import errors, runtime
@@ -181,6 +182,17 @@ def _known(x: Any, stages: bool) -> Any:
     elif not isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) or np.ndim(x):
         return x
     return walk.number(x, aval_of(x))
+
+
+_bind_high = call_hi_primitive_p.bind_with_trace
+
+
+def _bind_high_level(trace: Any, values: Sequence[Any], avals: Any, params: dict[str, Any], /) -> Any:
+    """Bind a high-level operation. JAX's `custom_root` is one since 0.11, and JAX expands it, without its
+    rules, for a trace that only takes low-level ones. Ours keep it."""
+    if trace.__class__ is Bridge and _is_ours(trace, values):
+        return trace.process_primitive(call_hi_primitive_p, values, params)
+    return _bind_high(trace, values, avals, params)
 
 
 # --- functions with custom rules ------------------------------------------------------------------
@@ -376,6 +388,7 @@ def _attach() -> None:
     for name, method in methods.items():
         assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
         setattr(Bridge, name, method)
+    call_hi_primitive_p.def_bind_with_trace(_bind_high_level)
     for kind in (Tracer, Dual, Jet):  # direct entries are faster than JAX's lookup by base class
         pytype_aval_mappings[kind] = lambda x: x.aval
         dtypes.register_canonicalize_value_handler(kind, None)

@@ -235,6 +235,7 @@ def test_gradient_solves_twice():
     assert len(calls) == 2
 
 
+@pytest.mark.smoke
 def test_the_guess_has_no_derivative_and_types_are_those_of_jax():
     def f(lax, a, guess):
         return lax.custom_root(lambda x: x * x - a, guess, lambda f, x: x * 0 + 3.0, lambda g, y: y / g(1.0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import compress
 from typing import Any
 
@@ -22,6 +23,7 @@ from jax._src.core import (
 )
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
+from jax._src.hijax import call_hi_primitive_p
 from jax._src.interpreters import mlir
 from jax._src.state.discharge import discharge_state
 
@@ -101,7 +103,14 @@ class Body(OneEquation):
         """Return: primals -> results, residuals; and residuals, tangents -> tangents."""
 
         def forward(*primals: Any) -> Any:
-            return jax.linearize(self.of_some(active, primals), *compress(primals, active))
+            fun, given = self.of_some(active, primals), [*compress(primals, active)]
+            try:
+                return jax.linearize(fun, *given)
+            except NotImplementedError:  # it has a rule for reverse mode only
+                if len(self.moving) < len(self.out_types):
+                    raise
+                outs, back = jax.vjp(fun, *given)
+                return outs, jax.tree_util.Partial(partial(_push_by, self.out_types), back)
 
         run = self.rule("linearized", ("linearize", active), forward, self.types)
         push_tree = run.out_tree.children()[1]
@@ -185,6 +194,11 @@ class Body(OneEquation):
             ) from error
 
 
+def _push_by(types: Any, back: Any, *tangents: Any) -> Any:
+    """Return the tangents of results by the transpose of a pullback."""
+    return jax.linear_transpose(lambda *cts: back([*cts]), *map(abstract, types))(tangents)
+
+
 # --- what JAX lowers ------------------------------------------------------------------------------
 
 _BY_FUNCTION = mlir.lower_fun(abs).__code__
@@ -195,8 +209,12 @@ def lowered_function(primitive: Any) -> Callable[..., Any] | None:
     every platform; None if its lowering emits operations by itself.
 
     Libraries define primitives for the sake of a batching or derivative rule, and lower them as what
-    they compute: `mlir.register_lowering(p, mlir.lower_fun(jnp.any))`.
+    they compute: `mlir.register_lowering(p, mlir.lower_fun(jnp.any))`. JAX's high-level operations are
+    expanded.
     """
+    if primitive is call_hi_primitive_p:
+        expand: Callable[..., Any] = primitive.to_lojax
+        return expand
     entry = mlir._lowerings.get(primitive)
     if entry is None or getattr(entry.rule, "__code__", None) is not _BY_FUNCTION:
         return None
