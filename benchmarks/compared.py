@@ -67,7 +67,7 @@ def difference(ours: Any, peer: Any) -> float:
         return math.inf
     if [(x.shape, x.dtype) for x in a] != [(x.shape, x.dtype) for x in b]:
         return math.inf
-    pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True)]
+    pairs = [(np.asarray(x), np.asarray(y)) for x, y in zip(a, b, strict=True) if x.size]
     off = [float(np.max(np.abs(x - y)) / max(np.max(np.abs(y)), 1e-30)) for x, y in pairs]
     return math.nan if any(math.isnan(d) for d in off) else max(off)
 

@@ -182,8 +182,8 @@ def tinygp() -> Row:
 # --- differential equations, neurons, optimizers --------------------------------------------------
 
 
-def diffrax(examples: int = 0, adaptive: bool = True) -> Row:
-    """Gradient of a fit of Lotka-Volterra's rates, by Tsit5."""
+def diffrax(solver: str = "Tsit5", examples: int = 0, adaptive: bool = True) -> Row:
+    """Gradient of a fit of Lotka-Volterra's rates."""
     import diffrax as dfx
 
     def rate(t: Any, y: Any, a: Any) -> Any:
@@ -194,7 +194,7 @@ def diffrax(examples: int = 0, adaptive: bool = True) -> Row:
     def solved(start: Any, rates: Any) -> Any:
         term, save = dfx.ODETerm(rate), dfx.SaveAt(ts=jnp.linspace(0.0, 10.0, 20))
         how: dict[str, Any] = {"stepsize_controller": steps, "saveat": save, "max_steps": 1000}
-        return dfx.diffeqsolve(term, dfx.Tsit5(), 0.0, 10.0, 0.02, start, rates, **how).ys
+        return dfx.diffeqsolve(term, getattr(dfx, solver)(), 0.0, 10.0, 0.02, start, rates, **how).ys
 
     def fit(rates: Any, start: Any) -> Any:
         one = partial(solved, rates=rates)
@@ -268,8 +268,9 @@ ROWS: dict[str, Callable[[], Row]] = {
     "dynamax hidden Markov model, gradient": partial(dynamax, "HMM"),
     "tinygp quasiseparable kernel, gradient": tinygp,
     "diffrax Tsit5, adaptive, gradient": diffrax,
-    "diffrax Tsit5, adaptive, x 16, gradient": partial(diffrax, 16),
+    "diffrax Tsit5, adaptive, x 16, gradient": partial(diffrax, examples=16),
     "diffrax Tsit5, fixed steps, gradient": partial(diffrax, adaptive=False),
+    "diffrax Kvaerno3, adaptive, gradient": partial(diffrax, "Kvaerno3"),
     "jaxley neuron of 12 compartments, gradient": jaxley,
     "optax Adam, 200 steps": optax_adam,
     "jaxopt BFGS": jaxopt_bfgs,

@@ -31,7 +31,7 @@ from functrans.primitives.elementwise.transcendental import sqrt
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
-from functrans.primitives.linalg.factors import lu
+from functrans.primitives.linalg.factors import lu, lu_pivots_to_permutation
 from functrans.primitives.linalg.matrices import INT32, conj, is_complex, lower_part, transposed
 from functrans.primitives.linalg.triangular import cholesky, triangular_solve
 from functrans.primitives.reductions.folds import reduce_sum
@@ -228,11 +228,8 @@ def _lu(x: Any) -> list[Any]:
             best, at = select_n(larger, best, size), select_n(larger, at, literal(i, index))
         pivots.append(at)
         below = range(j + 1, n)
-        for list_ in (rows, order):
-            old = list_[j]
-            list_[j] = _chosen(old, at, [(i, list_[i]) for i in below])
-            for i in below:
-                list_[i] = _chosen(list_[i], at, [(i, old)])
+        _exchange(rows, j, at)
+        _exchange(order, j, at)
         pivot, rest = _element(rows[j], j), slice_axis(rows[j], len(index.shape), j + 1, width)
         for i in below:
             head = _element(rows[i], j)
@@ -246,6 +243,23 @@ def _lu(x: Any) -> list[Any]:
             kept = optimization_barrier(*rows, *order)
             rows, order = kept[:n], kept[n:]
     return [stack(rows, -2), stack(pivots, -1), stack(order, -1)]
+
+
+def _exchange(rows: list[Any], j: int, at: Any) -> None:
+    """Exchange row j with a later row, of number `at`."""
+    old = rows[j]
+    rows[j] = _chosen(old, at, [(i, rows[i]) for i in range(j + 1, len(rows))])
+    for i in range(j + 1, len(rows)):
+        rows[i] = _chosen(rows[i], at, [(i, old)])
+
+
+def _permutation(pivots: Any, *, permutation_size: int) -> Any:
+    *stacked, k = typeof(pivots).shape
+    index = typeof(pivots).update(shape=tuple(stacked), weak_type=False)
+    order: list[Any] = [literal(i, index) for i in range(permutation_size)]
+    for j in range(k):
+        _exchange(order, j, _element(pivots, j))
+    return stack(order, -1)
 
 
 def _substituted(
@@ -398,6 +412,7 @@ FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _products, _sums_many),
     lu: Form(_lu, _is_small, _whole),
+    lu_pivots_to_permutation: Form(_permutation, lambda e: e.params["permutation_size"] <= LARGEST, _whole),
     triangular_solve: Form(_triangular_solve, _is_small, _whole),
     cholesky: Form(_cholesky, _is_small_and_real, _whole),
     sort: Form(_sorted, _are_few_numbers, _whole),

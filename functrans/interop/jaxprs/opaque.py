@@ -50,6 +50,7 @@ from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
 from functrans.primitives.calls.callback import Calls
+from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.trace import state, typeof
 
@@ -91,7 +92,11 @@ class Body(OneEquation):
             return [y for v, y in outs if not isinstance(v, DropVar)]
 
         found = self.imported(("lowered",), alone, self.types)
-        return None if found.consts or found.types != self.out_types else found.program
+        if found.types != self.out_types:
+            return None
+        program, n = found.program, len(found.consts)
+        consts, inputs = program.inputs[:n], program.inputs[n:]
+        return closed(program.replace(inputs=inputs, constants=consts, values=found.consts))
 
     # --- rules
 
