@@ -22,7 +22,7 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
-from jax._src.core import Trace, pytype_aval_mappings, set_current_trace, trace_ctx
+from jax._src.core import ShapedArray, Trace, pytype_aval_mappings, set_current_trace, trace_ctx
 from jax._src.core import typeof as aval_of
 from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
@@ -190,7 +190,7 @@ _bind_high = call_hi_primitive_p.bind_with_trace
 def _bind_high_level(trace: Any, values: Sequence[Any], avals: Any, params: dict[str, Any], /) -> Any:
     """Bind a high-level operation. JAX's `custom_root` is one since 0.11, and JAX expands it, without its
     rules, for a trace that only takes low-level ones. Ours keep it."""
-    if trace.__class__ is Bridge and _is_ours(trace, values):
+    if trace.__class__ is Bridge and _is_ours(trace, values) and all([type(a) is ShapedArray for a in avals]):
         return trace.process_primitive(call_hi_primitive_p, values, params)
     return _bind_high(trace, values, avals, params)
 

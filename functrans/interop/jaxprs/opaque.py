@@ -91,12 +91,14 @@ class Body(OneEquation):
             outs = zip(self.all_outputs, fun(*given, **self.equation.params), strict=True)
             return [y for v, y in outs if not isinstance(v, DropVar)]
 
-        found = self.imported(("lowered",), alone, self.types)
-        if found.types != self.out_types:
-            return None
-        program, n = found.program, len(found.consts)
-        consts, inputs = program.inputs[:n], program.inputs[n:]
-        return closed(program.replace(inputs=inputs, constants=consts, values=found.consts))
+        def made() -> Program:
+            found = Imported(*traced(alone, self.types), self.name)
+            program, n = found.program, len(found.consts)
+            consts, inputs = program.inputs[:n], program.inputs[n:]
+            return closed(program.replace(inputs=inputs, constants=consts, values=found.consts))
+
+        program: Program = self.known(("lowered",), made)
+        return program if program.out_types == self.out_types else None
 
     # --- rules
 
