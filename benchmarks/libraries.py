@@ -2,7 +2,7 @@
 
 The functions are JAX's and the libraries', as their users write them; only `jax.jit` is ours in one of the
 columns. Needs `pip install blackjax brax diffrax dynamax gymnax jaxley jaxopt mujoco-mjx numpyro optax pgx
-tinygp`; a row whose library is not there is named at the end.
+tinygp`; a row whose library is not there is named before the table.
 """
 
 from __future__ import annotations
@@ -13,19 +13,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from benchmarks import small_loops
+from benchmarks.simulators import normal
 from benchmarks.small_loops import Program
 
 Row = tuple[Callable[..., Any], tuple[Any, ...]]  # a function of JAX's, and its arguments
 
 KEY = jax.random.PRNGKey(0)
 CHAOS = 1e6  # roundings that a row may be off: two orders of a sum lead to two trajectories
-
-
-def normal(*shape: int) -> Any:
-    return jnp.asarray(np.random.default_rng(0).normal(size=shape), "float32")
 
 
 # --- reinforcement learning, robots, games --------------------------------------------------------
@@ -277,8 +273,10 @@ ROWS: dict[str, Callable[[], Row]] = {
 }
 
 
-def programs() -> Iterator[Program]:
+def programs(rows: str) -> Iterator[Program]:
     for name, make in ROWS.items():
+        if rows not in name:
+            continue
         try:
             fun, args = make()
         except ImportError as error:
@@ -289,4 +287,4 @@ def programs() -> Iterator[Program]:
 
 def run(rows: str = "", repeats: int = 15) -> Any:
     """Measure the rows whose name contains `rows`, and print the table line by line."""
-    return small_loops.table([p for p in programs() if rows in p.name], repeats)
+    return small_loops.table(list(programs(rows)), repeats)

@@ -110,7 +110,7 @@ def _called(e: Equation) -> Program | None:
     elif isinstance(primitive, CustomLin):
         found = resolve(primitive.program([v.type for v in e.inputs], e.params))
     elif primitive is jax_call:
-        found = jax_call.lowered(e.params)
+        found = e.params["body"].lowered()
         found = None if found is None else resolve(found)
     return found if found is not None and not found.constants else None
 

@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
-from functrans.ir.program import Equation, Literal, Origin, Program
+from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
 from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.callback import Calls, on_host
@@ -64,11 +64,6 @@ class JaxCall(HigherOrderPrimitive):
 
     def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:
         return ctx.via_jax(body.fun, *operands)
-
-    def lowered(self, params: Params) -> Program | None:
-        """Return the program that JAX lowers in place of the equation, or None."""
-        found: Program | None = params["body"].lowered()
-        return found
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         body = params["body"]
