@@ -27,6 +27,7 @@ from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_,
 
 _DEEP = 8  # maximum number of elementwise operations after a concatenate
 _MOST = 1000  # maximum number of parts
+_LARGE = 4096  # elements; a smaller array costs little as a whole
 
 
 class Parts(NamedTuple):
@@ -171,9 +172,13 @@ def contraction_of_joined(w: Rewriter, e: Equation) -> Any:
 
 
 def slice_of_joined(w: Rewriter, e: Equation) -> Any:
-    """Take a slice inside one part from that part."""
-    found = parts_of(w, e.inputs[0])
+    """Take a slice inside one part from that part. What is computed from a small joined array is
+    computed once, instead of anew for each slice."""
+    (x,) = e.inputs
+    found = parts_of(w, x)
     if found is None:
+        return None
+    if w.made(x, concatenate) is None and not found.grown and x.type.size < _LARGE:
         return None
     start, limit, strides = (e.params[name] for name in ("start", "limit", "strides"))
     axis, before = found.axis, 0

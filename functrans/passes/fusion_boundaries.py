@@ -18,10 +18,11 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.elementwise.families import Elementwise
-from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.primitives.elementwise.families import Elementwise, div
+from functrans.primitives.elementwise.selection import clamp, optimization_barrier, select_n
 from functrans.primitives.random.bits import random_bits, random_fold_in, random_split, threefry2x32
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
+from functrans.primitives.shape.joining import concatenate, pad
+from functrans.primitives.shape.moving import Structural, broadcast_in_dim, reshape, slice_, transpose
 from functrans.trace import stage
 
 
@@ -127,6 +128,69 @@ def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program
 
     equations = [*map(alone, program.equations)]
     return program if equations == program.equations else program.replace(equations=equations)
+
+
+# --- values in kernels ----------------------------------------------------------------------------
+#
+# XLA fuses an operation into each of its readers, and so computes it, with all that is fused into it,
+# anew for each of them, and for each element of a broadcast. In a kernel, where keeping a value costs
+# little, that was half of the work of many simulators. A barrier prevents it.
+
+_MORE = 3  # operations per element to compute a value anew, beyond those that it takes to read it
+_ONE, _SEVERAL = 1, 4  # operations: of arithmetic; of a function, or a join, which XLA makes conditions
+
+
+def computed_before(program: Program) -> Program:
+    """Return the program of a kernel with each value that XLA would compute anew for its readers
+    behind a barrier; the same object if there are none. Numbers need none: LLVM computes them once."""
+    reads = _reads(program)
+    anew: dict[Any, int] = {}  # operations for an element of a value, unless it is kept
+    equations: list[Equation] = []
+    for e in program.equations:
+        equations.append(e)
+        own = _operations(e)
+        if own is None:
+            continue
+        (v,), size = e.outputs, e.outputs[0].type.size
+        anew[v] = own + sum([anew.get(x, 0) for x in e.inputs])
+        if own and size > 1 and (anew[v] - 1) * (reads[v] - size) >= _MORE * size:
+            kept, about = Var(v.type), (e.source, e.origin)
+            equations[-1] = Equation(e.primitive, e.inputs, (kept,), e.params, *about)
+            equations.append(Equation(optimization_barrier, (kept,), (v,), {}, *about))
+            anew[v] = 0
+    made = len(equations) > len(program.equations)
+    return program.replace(equations=equations) if made else program
+
+
+def _operations(e: Equation) -> int | None:
+    """Return how many operations an element takes, none for moves; None if XLA does not fuse the
+    equation into its readers."""
+    p = e.primitive
+    if len(e.outputs) != 1:
+        return None
+    if isinstance(p, Structural):
+        return 0
+    if p in _BY_ELEMENT:
+        return _ONE
+    if isinstance(p, Elementwise):
+        return _ONE if p.flops <= 1 and p is not div else _SEVERAL
+    return _SEVERAL if p in (concatenate, pad) else None
+
+
+_BY_ELEMENT = (select_n, clamp, dot_general)  # products that are not sums: others are expanded
+
+
+def _reads(program: Program) -> Counter[Any]:
+    """Return how many elements of each value are read, those of moved ones by their readers."""
+    read = Counter({v: v.type.size for v in program.outputs})
+    for e in reversed(program.equations):
+        if isinstance(e.primitive, Structural):
+            read[e.inputs[0]] += sum([read[v] for v in e.outputs])
+            continue
+        by_element = isinstance(e.primitive, Elementwise) or e.primitive in _BY_ELEMENT
+        for v in e.inputs:
+            read[v] += (e.outputs[0] if by_element else v).type.size
+    return read
 
 
 # --- random bits ----------------------------------------------------------------------------------

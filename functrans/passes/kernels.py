@@ -9,7 +9,8 @@ operations in the same order. Outermost loops are considered first. A loop that 
 may contain one.
 
 A kernel cannot call libraries: products are expanded into sums, factorizations of small matrices
-into steps (kernel_expansions.py). So a loop is chosen if each of its operations
+into steps (kernel_expansions.py). What XLA would compute anew for each reader is
+kept (fusion_boundaries.py). So a loop is chosen if each of its operations
 - is supported in a kernel (`Primitive.in_kernel`) or has an expansion;
 - is small: a kernel has one thread, and a library is faster for products of large matrices.
 
@@ -31,6 +32,7 @@ from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
 from functrans.ir.types import ArrayType
+from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, summed_axes
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
@@ -59,7 +61,7 @@ _STEPS = 8  # assumed steps of a loop of unknown length
 _TERMS = 32  # sums of fewer products are not made loops of their own
 _MOST = 2048  # steps for each element of a product
 _COLUMNS = 128 * 128  # larger operands are not read column by column
-_MANY = 3000  # operations of a kernel: LLVM optimizes it as a whole, in up to three times JAX's time
+_MANY = 5000  # operations of a kernel: LLVM optimizes it as a whole, on one core
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
 _KEYS = "key<fry>"  # other generators are XLA library calls
@@ -179,7 +181,7 @@ def _in_forms(program: Program) -> Program:
     """Expand operations into the forms that a kernel needs, and mark the program as final."""
     program = Rewriter(program, RULES, "kernels").run()
     if not any([e.primitive in FORMS for e in program.equations]):
-        return _kept(program)
+        return _kept(computed_before(program))
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
         form = FORMS.get(e.primitive)
@@ -187,7 +189,8 @@ def _in_forms(program: Program) -> Program:
             return bind(e.primitive, values, e.params)
         return form.write(*values, **e.params)
 
-    return _kept(stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name))
+    made = stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
+    return _kept(computed_before(made))
 
 
 # --- the choice -----------------------------------------------------------------------------------

@@ -227,6 +227,24 @@ def test_plainly():
     assert report.options is None
 
 
+def test_what_would_be_computed_anew_is_kept():
+    x = np.linspace(0, 1, 8, dtype="float32")
+
+    def often(i: Any, x: Any) -> Any:
+        y = jnp.sin(x) * x + 1
+        return 0.01 * (y + (jnp.cos(x)[:, None] * y[None]).sum(0) + jnp.roll(y, 1))
+
+    def rarely(i: Any, x: Any) -> Any:
+        y = 2 * x
+        return 0.01 * (y + jnp.roll(y, 1) - jnp.sin(x))
+
+    for step, kept in ((often, 2), (rarely, 0), (lambda i, x: often(i, x[None])[0], 0)):
+        f, arg = repeated(step), x if step in (often, rarely) else x[0]
+        program = ft.passes.kernels.kernels(ft.passes.explain(f)(arg).after)
+        assert str(program).count("optimization_barrier") == kept, program
+        assert_close(ft.jit(f)(arg), by_numpy(f, arg))
+
+
 # --- results --------------------------------------------------------------------------------------
 
 
