@@ -69,7 +69,9 @@ class FlatCall:
 
 
 class Callback(HigherOrderPrimitive):
-    """Call a Python function. The parameters are those of the user's function and `maps`."""
+    """Call a Python function. `results`: the types of its results; None: it has none, whatever it
+    returns. The other parameters are `maps` and those of the user's function, each of some of the
+    three."""
 
     # It holds a Python function, not a Program. As a higher-order primitive its rules receive the
     # transformation, nothing is cached per signature, and it is not linearized on its own.
@@ -77,14 +79,23 @@ class Callback(HigherOrderPrimitive):
     counted = False
     mergeable = False
     user_name = ""  # its name in messages
+    kind = ""  # of its effect, "" for none; see `Calls`
 
     def abstract_eval(
-        self, *types: ArrayType, callback: Any, results: tuple[Any, ...] = (), maps: Maps = (), **options: Any
+        self,
+        *types: ArrayType,
+        callback: FlatCall,
+        results: tuple[ArrayType, ...] | None = None,
+        maps: Maps = (),
+        ordered: bool = False,
+        partitioned: bool = False,
+        vmap_method: str | None = None,
+        sharding: Any = None,
     ) -> Any:
         if any(len(mapped) != len(types) for _, mapped in maps):
             raise self.mismatch(types, f"maps={maps} must say for each operand whether it is mapped")
         front = tuple([size for size, _ in reversed(maps)])
-        return [t.update(shape=(*front, *t.shape)) for t in results]
+        return [t.update(shape=(*front, *t.shape)) for t in results or ()]
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         def run(*arrays: Any) -> list[np.ndarray]:
@@ -130,16 +141,13 @@ class Callback(HigherOrderPrimitive):
             f"Call it in a function with a custom rule ({fix}), or pass it stop_gradient(x)."
         )
 
-    def effect(self, params: dict[str, Any]) -> str:
-        """Return the kind of its effect, "" for none; see `Calls`."""
-        return ""
-
     def has_effects(self, params: dict[str, Any]) -> bool:
-        return bool(self.effect(params))
+        return bool(self.kind)
 
     def calls(self, params: dict[str, Any]) -> Calls:
-        effect = self.effect(params)
-        return Calls(True, frozenset([effect] if effect else ()), effect.startswith("ordered"))
+        ordered = bool(params.get("ordered"))
+        effect = f"ordered {self.kind}" if ordered else self.kind
+        return Calls(True, frozenset([effect] if effect else ()), ordered)
 
     def called(self, params: dict[str, Any]) -> str:
         return f"{self.user_name} of {params['callback'].name}"
@@ -155,16 +163,7 @@ class DebugCallback(Callback):
 
     name: str = "debug_callback"
     user_name: str = "debug.callback"
-
-    def abstract_eval(
-        self,
-        *types: ArrayType,
-        callback: FlatCall,
-        ordered: bool = False,
-        partitioned: bool = False,
-        maps: Maps = (),
-    ) -> Any:
-        return super().abstract_eval(*types, callback=callback, maps=maps)
+    kind: str = "debug"
 
     def by_jax(
         self, run: Any, _: Any, *xs: Any, ordered: Any = False, partitioned: Any = False, **params: Any
@@ -181,25 +180,11 @@ class DebugCallback(Callback):
         """Return all positions: it has no results."""
         return range(n_args)
 
-    def effect(self, params: dict[str, Any]) -> str:
-        return "ordered debug" if params.get("ordered") else "debug"
-
 
 class PureCallback(Callback):
     """Compute results by a Python function without side effects."""
 
     name = user_name = "pure_callback"
-
-    def abstract_eval(
-        self,
-        *types: ArrayType,
-        callback: FlatCall,
-        results: tuple[ArrayType, ...],
-        vmap_method: str | None = None,
-        sharding: Any = None,
-        maps: Maps = (),
-    ) -> Any:
-        return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
 
     def run_eagerly(self, values: Values, params: Params) -> Any:
         """Skip the call if there are no results."""
@@ -235,17 +220,7 @@ class IoCallback(Callback):
     """Compute results by a Python function with side effects."""
 
     name = user_name = "io_callback"
-
-    def abstract_eval(
-        self,
-        *types: ArrayType,
-        callback: FlatCall,
-        results: tuple[ArrayType, ...],
-        ordered: bool = False,
-        sharding: Any = None,
-        maps: Maps = (),
-    ) -> Any:
-        return super().abstract_eval(*types, callback=callback, results=results, maps=maps)
+    kind = "io"
 
     def by_jax(
         self, run: Any, types: Any, *xs: Any, ordered: bool = False, sharding: Any = None, **params: Any
@@ -259,9 +234,6 @@ class IoCallback(Callback):
                 f"    {self.where()}\nThe examples of a vmap have no order: leave out ordered=True."
             )
         return super().batch(t, args, dims, **params)
-
-    def effect(self, params: dict[str, Any]) -> str:
-        return "ordered io" if params.get("ordered") else "io"
 
 
 debug_callback: DebugCallback = DebugCallback()
