@@ -30,10 +30,8 @@ from functrans.passes.rewrite import (
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.calls.checkpoint import name
 from functrans.primitives.calls.jax_call import jax_call
-from functrans.primitives.calls.jit import jit
-from functrans.primitives.control_flow.while_loop import tangent_loop
-from functrans.primitives.custom.calls import CustomLin, RuleCall
-from functrans.primitives.custom.implicit import linear_solve
+from functrans.primitives.calls.jit import Expanded, jit
+from functrans.primitives.custom.calls import RuleCall
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.selection import copy, stop_gradient
 from functrans.primitives.random.bits import random_bits
@@ -103,12 +101,8 @@ def _called(e: Equation) -> Program | None:
     found: Program | None = None
     if isinstance(primitive, RuleCall):
         found = e.params["program"]
-    elif primitive is linear_solve:
-        found = e.params["solve"]
-    elif primitive is tangent_loop:
-        found = resolve(tangent_loop.forwards(**e.params))
-    elif isinstance(primitive, CustomLin):
-        found = resolve(primitive.program([v.type for v in e.inputs], e.params))
+    elif isinstance(primitive, Expanded):
+        found = resolve(primitive.expansion([v.type for v in e.inputs], e.params))
     elif primitive is jax_call:
         found = e.params["body"].lowered()
         found = None if found is None else resolve(found)

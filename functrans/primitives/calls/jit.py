@@ -21,7 +21,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
-from functrans.ir.types import same_types
+from functrans.ir.types import ArrayType, same_types
 from functrans.jax_trace import settings
 from functrans.primitives.base import (
     Cost,
@@ -40,6 +40,7 @@ from functrans.trace import (
     Recording,
     Tracer,
     derived_here,
+    evaluate,
     stage,
     staging_trace,
     state,
@@ -160,6 +161,39 @@ class Outlined(Jit):
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
         return ctx.call_outlined(program, operands)
+
+
+class Expanded(HigherOrderPrimitive):
+    """Base class of primitives that stand for a program of their operands, with some rules of their
+    own. The others are those of a call of that program, as which it is lowered
+    (passes/inlining.py)."""
+
+    in_kernel = True
+
+    def expansion(self, types: Sequence[ArrayType], params: Params) -> Program:
+        """Return the program, for operands of these types."""
+        raise self.missing("expansion")
+
+    def _called(self, values: Values, params: Params) -> Program:
+        return self.expansion([typeof(x) for x in values], params)
+
+    def interpret(self, run: Any, values: Values, params: Params) -> Any:
+        return run(self._called(values, params), values)
+
+    def run_eagerly(self, values: Values, params: Params) -> Any:
+        return evaluate(self._called(values, params), values)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        return ctx.call(self.expansion(ctx.in_types, params), operands)
+
+    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
+        return jit.push(t, primals, series, {"program": self._called(primals, params)})
+
+    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
+        return jit.differentiate(t, primals, tangents, {"program": self._called(primals, params)})
+
+    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
+        return memo(self.expansion(in_types, params), _cost)
 
 
 jit: Jit = Jit()

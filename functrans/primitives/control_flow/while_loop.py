@@ -21,7 +21,7 @@ from functrans.ir.program import Equation, Program, Var, prune
 from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
-from functrans.primitives.calls.jit import jit
+from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.control_flow.cond import only_where
 from functrans.primitives.control_flow.loop_layout import (
     LoopLayout,
@@ -381,7 +381,7 @@ def _forwards(push: Program, body: Program, consts: int, moving: int) -> Program
     return stage(run, [COUNT, *push.in_types], body.name)
 
 
-class TangentLoop(HigherOrderPrimitive):
+class TangentLoop(Expanded):
     """The tangents of a carry to which `body` is applied `count` times.
 
     tangent_loop[body, push, consts=m, moving=k] count *consts(m) *carry *tangents -> *tangents
@@ -391,7 +391,6 @@ class TangentLoop(HigherOrderPrimitive):
     step.
     """
 
-    in_kernel = True
     name = "tangent_loop"
 
     def abstract_eval(self, *types: Any, body: Program, push: Program, consts: int, moving: int) -> Any:
@@ -399,24 +398,12 @@ class TangentLoop(HigherOrderPrimitive):
             raise self.mismatch(types, "takes a count, consts, carry, and tangents of some of them")
         return push.out_types
 
-    def forwards(self, body: Program, push: Program, consts: int, moving: int) -> Program:
+    def expansion(self, types: Any, params: Params) -> Program:
         """Return it as a loop that carries the tangents along."""
-        return memo(push, _forwards, body, consts, moving)
-
-    def interpret(self, run: Any, values: Values, params: Params) -> Any:
-        return run(self.forwards(**params), values)
-
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.call(self.forwards(**params), operands)
-
-    def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
-        return jit.differentiate(t, primals, tangents, {"program": self.forwards(**params)})
-
-    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
-        return jit.push(t, primals, series, {"program": self.forwards(**params)})
+        return memo(params["push"], _forwards, params["body"], params["consts"], params["moving"])
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        return jit.batch(t, args, dims, program=self.forwards(**params))
+        return jit.batch(t, args, dims, program=self.expansion((), params))
 
     def cost(self, in_types: Any, out_types: Any, *, push: Program, **rest: Any) -> Cost:
         return jit.cost(push.in_types, push.out_types, program=push)

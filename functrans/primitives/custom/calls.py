@@ -24,10 +24,9 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.base import Cost, Params, Primitive, Values
+from functrans.primitives.base import Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
-from functrans.primitives.calls.jit import Jit, jit
-from functrans.primitives.control_flow.loop_layout import Pushed, Terms
+from functrans.primitives.calls.jit import Expanded, Jit, jit
 from functrans.primitives.custom.tracing import Pullback, staged_call
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
@@ -142,41 +141,26 @@ class CustomVJP(CustomCall):
         return outs, [next(moved) if is_inexact(typeof(y).dtype) else None for y in outs]
 
 
-class CustomLin(Jit):
+class CustomLin(Expanded):
     """The derivative of a custom_vjp function."""
 
     name: str = "custom_lin"
     runs_eagerly: bool = True
-    reached: Callable[..., Sequence[bool]] = Primitive.reached
 
     def abstract_eval(self, *types: Any, pullback: Pullback, active: tuple[bool, ...]) -> Any:
         return tuple([t for t in pullback.out_types if is_inexact(t.dtype)])
 
-    def program(self, types: Sequence[ArrayType], params: dict[str, Any]) -> Program:
+    def expansion(self, types: Sequence[ArrayType], params: Params) -> Program:
         """Return the transpose of the bwd rule: `residuals, tangents of active -> out tangents`."""
         pullback, active = params["pullback"], params["active"]
         residuals = tuple(types[: len(types) - sum(active)])
         return memo(pullback, forwards, residuals, active)
 
-    def interpret(self, run: Any, values: Values, params: Params) -> Any:
-        return run(self.program([typeof(x) for x in values], params), values)
-
-    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        return ctx.call(self.program(ctx.in_types, params), operands)
-
-    def run_eagerly(self, values: Values, params: Params) -> Any:
-        return evaluate(self.program([typeof(x) for x in values], params), values)
-
-    def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
-        program = self.program([typeof(x) for x in primals], params)
-        return jit.push(t, primals, series, {"program": program})
-
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         pullback, active = params["pullback"], params["active"]
         n = len(primals) - sum(active)
         if any(dx is not None for dx in tangents[:n]):
-            program = self.program([typeof(x) for x in primals], params)
-            return jit.differentiate(t, primals, tangents, {"program": program})
+            return super().differentiate(t, primals, tangents, params)
         outs = t.bind_primal(self, primals, params)
         rest = iter(tangents[n:])
         moving = tuple([a and next(rest) is not None for a in active])
@@ -202,14 +186,8 @@ class CustomLin(Jit):
         outs = self(*args[:n], *moved, pullback=batched, active=active)
         return outs, [0] * len(outs)
 
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return False
-
     def transposes_zeros(self, params: dict[str, Any]) -> bool:
         return True  # its bwd rule may return more than multiples of the cotangents
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return jit.cost(in_types, out_types, program=self.program(in_types, params))
 
 
 def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[bool, ...]) -> Program:

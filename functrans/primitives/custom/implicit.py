@@ -9,8 +9,8 @@ from functrans import errors
 from functrans.ir.program import Program
 from functrans.ir.source import describe
 from functrans.ir.types import same_types
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, sum_of
-from functrans.primitives.calls.jit import jit
+from functrans.primitives.base import LinearInput, Params, Values, sum_of
+from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.custom.tracing import standing
 from functrans.primitives.elementwise.families import neg
 from functrans.trace import derived_here, evaluate, literal, materialize
@@ -26,12 +26,12 @@ from functrans.trace import derived_here, evaluate, literal, materialize
 #     A x = b         dA x + A dx = db        dx = solve(db - dA x)        ct of b = A^-T (ct of x)
 
 
-class LinearSolve(HigherOrderPrimitive):
+class LinearSolve(Expanded):
     """Solve a linear equation by `solve`, differentiate it implicitly."""
 
     name = "custom_linear_solve"
-    in_kernel = True
     runs_eagerly = True
+    push: Any = None
 
     def abstract_eval(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
         wanted = solve.in_types
@@ -39,17 +39,11 @@ class LinearSolve(HigherOrderPrimitive):
             raise self.mismatch(types, f"the solver takes ({', '.join(map(str, wanted))})")
         return solve.out_types
 
-    def interpret(self, run: Any, values: Values, params: Params) -> Any:
-        return run(params["solve"], values)
+    def expansion(self, types: Any, params: Params) -> Program:
+        return params["solve"]
 
     def run_eagerly(self, values: Values, params: Params) -> Any:
-        return [materialize(y) for y in evaluate(params["solve"], values)]
-
-    def lower(self, ctx: Any, *operands: Any, solve: Program, **rest: Any) -> Any:
-        return ctx.call(solve, operands)
-
-    def cost(self, in_types: Any, out_types: Any, *, solve: Program, **rest: Any) -> Cost:
-        return jit.cost(in_types, out_types, program=solve)
+        return [materialize(y) for y in super().run_eagerly(values, params)]
 
     def has_effects(self, params: dict[str, Any]) -> bool:
         return jit.has_effects({"program": params["solve"]})
