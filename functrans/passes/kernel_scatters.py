@@ -18,28 +18,26 @@ from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import ge, le
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.indexing.gather import highest_starts
+from functrans.primitives.indexing.gather import Windows
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape, transpose
 from functrans.trace import bind, literal, stage, typeof
 
 UNROLLED = 16  # scatters of up to this many windows are unrolled
 
-Names = tuple[int, ...]  # of axes, see primitives/indexing/gather.py
-
 
 def scattered(combine: str | None) -> Callable[..., Any]:
     """Return the expansion of a scatter, given the primitive that combines an element and its update."""
 
-    def write(x: Any, i: Any, updates: Any, *, indices: Names, slices: Names, **params: Any) -> Any:
-        shape = typeof(i).shape[:-1]
-        one: Callable[..., Any] = functools.partial(_written, combine, **params)
+    def write(x: Any, i: Any, updates: Any, *, mode: str, **params: Any) -> Any:
+        shape, windows = typeof(i).shape[:-1], Windows.of(params)
+        one: Callable[..., Any] = functools.partial(_written, combine, windows, mode)
         if prod(shape) > UNROLLED:
-            return _in_turn(one, x, i, updates, indices, slices, params["sizes"])
+            return _in_turn(one, x, i, updates, windows)
         for place in np.ndindex(shape):
-            at = dict(zip(indices, place, strict=True))
+            at = dict(zip(windows.indices, place, strict=True))
             row = _picked(i, dict(enumerate(place)))
-            new = _picked(updates, {d: at[n] for d, n in enumerate(slices) if n in at})
+            new = _picked(updates, {d: at[n] for d, n in enumerate(windows.slices) if n in at})
             kind = _kind(row)
             x = one(x, row, new, {n: literal(p, kind) for n, p in at.items()})
         return x
@@ -48,29 +46,19 @@ def scattered(combine: str | None) -> Callable[..., Any]:
 
 
 def _written(
-    combine: str | None,
-    x: Any,
-    row: Any,
-    new: Any,
-    at: Mapping[int, Any],
-    *,
-    operand: Names,
-    indexed: Names,
-    sizes: tuple[int, ...],
-    mode: str,
-    **how: Any,
+    combine: str | None, windows: Windows, mode: str, x: Any, row: Any, new: Any, at: Mapping[int, Any]
 ) -> Any:
     """Return x with one window written, whose start is `row`, and `at` along batch axes."""
-    kind = _kind(row)
-    last = highest_starts(typeof(x).shape, kind.dtype, operand, indexed, sizes)
-    starts = [index_axis(row, 0, k) for k in range(len(indexed))]
+    kind, sizes = _kind(row), windows.sizes
+    last = windows.last(typeof(x).shape, kind.dtype)
+    starts = [index_axis(row, 0, k) for k in range(len(last))]
     inside = [
         test(start, literal(int(bound), kind))
         for start, top in zip(starts, last, strict=True)
         for test, bound in ((ge, 0), (le, top))
     ]
-    found = {**at, **dict(zip(indexed, starts, strict=True))}
-    where = [found.get(name, literal(0, kind)) for name in operand]
+    found = {**at, **dict(zip(windows.indexed, starts, strict=True))}
+    where = [found.get(name, literal(0, kind)) for name in windows.operand]
     new = reshape(new, shape=sizes)
     old = dynamic_slice(x, *where, sizes=sizes)
     if combine is not None:
@@ -81,10 +69,9 @@ def _written(
     return dynamic_update_slice(x, new, *where)
 
 
-def _in_turn(
-    one: Callable[..., Any], x: Any, i: Any, updates: Any, indices: Names, slices: Names, sizes: Any
-) -> Any:
+def _in_turn(one: Callable[..., Any], x: Any, i: Any, updates: Any, windows: Windows) -> Any:
     """Return x with all windows written, by a loop."""
+    _, indices, slices, _, sizes = windows
     *shape, width = typeof(i).shape
     n, kind = prod(shape), _kind(i)
     front = [slices.index(name) for name in indices]

@@ -21,7 +21,7 @@ transpose.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,41 @@ FILL = "fill_or_drop"
 PROMISE = "promise_in_bounds"
 
 
+class Windows(NamedTuple):
+    """Which windows of x the indices name: five of the parameters of gather and the scatters."""
+
+    operand: Names
+    indices: Names
+    slices: Names
+    indexed: Names
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, params: dict[str, Any]) -> Windows:
+        return cls(*[params[name] for name in cls._fields])
+
+    def last(self, shape: Any, dtype: Any) -> np.ndarray:
+        """Return the largest start index along each indexed axis whose window is inside x."""
+        axes = [self.operand.index(name) for name in self.indexed]
+        top = np.iinfo(dtype).max
+        return np.array([min(top, max(0, shape[d] - self.sizes[d])) for d in axes], dtype)
+
+    def dimension_numbers(self) -> tuple[Any, ...]:
+        """Return the arguments of StableHLO's `GatherDimensionNumbers` and `ScatterDimensionNumbers`:
+        windows in the slices, dropped axes of x, batch axes of x and of the indices, indexed axes of
+        x, the axis of the indices that holds the numbers of one."""
+        operand, indices, slices, indexed, _ = self
+        batch = [n for n in operand if n in indices]
+        return (
+            [d for d, n in enumerate(slices) if n not in indices],
+            [d for d, n in enumerate(operand) if n not in slices],
+            [operand.index(n) for n in batch],
+            [indices.index(n) for n in batch],
+            [operand.index(n) for n in indexed],
+            len(indices),
+        )
+
+
 class Indexed(Primitive):
     """Base class of gather and the scatters: checks the axes, and converts them for the
     backends."""
@@ -53,17 +88,11 @@ class Indexed(Primitive):
             params = under_trailing_axis(x.shape[-1], params)
         return w.reference(self, (x, *rest), params)
 
-    def slices_shape(
-        self,
-        types: tuple[ArrayType, ...],
-        *,
-        operand: Names,
-        indices: Names,
-        slices: Names,
-        indexed: Names,
-        sizes: tuple[int, ...],
-    ) -> tuple[int, ...]:
-        """Return the shape of the slices; raise if the axes are inconsistent."""
+    def slices_shape(self, types: tuple[ArrayType, ...], mode: str, windows: Windows) -> tuple[int, ...]:
+        """Return the shape of the slices; raise if the mode is unknown or the axes are inconsistent."""
+        if mode not in MODES:
+            raise self.mismatch(types, f"mode {mode!r} must be one of {MODES}")
+        operand, indices, slices, indexed, sizes = windows
         x, i = types[:2]
         if dtype_class(i.dtype) not in ("int", "uint"):
             raise self.mismatch(
@@ -94,10 +123,10 @@ class Indexed(Primitive):
             if k > n and name not in size and i.size and not dropped:
                 raise self.mismatch(types, f"a window of size {k} does not fit an axis of size {n}")
             size.setdefault(name, k)
-        windows = [n for n in operand if n in slices and n not in indices]
-        if sorted(slices) != sorted((*indices, *windows)) or windows != [n for n in slices if n in windows]:
+        kept = [n for n in operand if n in slices and n not in indices]
+        if sorted(slices) != sorted((*indices, *kept)) or kept != [n for n in slices if n in kept]:
             raise self.mismatch(
-                types, f"slices {slices} must hold indices {indices} and windows {windows}, each in order"
+                types, f"slices {slices} must hold indices {indices} and windows {kept}, each in order"
             )
         return tuple([size[n] for n in slices])
 
@@ -114,26 +143,10 @@ def under_trailing_axis(n: int, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def highest_starts(shape: Any, dtype: Any, operand: Names, indexed: Names, sizes: Any) -> np.ndarray:
-    """Return the largest start index along each indexed axis whose window is inside x."""
-    places = [operand.index(name) for name in indexed]
-    top = np.iinfo(dtype).max
-    return np.array([min(top, max(0, shape[d] - sizes[d])) for d in places], dtype)
-
-
-def places(
-    shape: Any,
-    i: np.ndarray,
-    *,
-    operand: Names,
-    indices: Names,
-    slices: Names,
-    indexed: Names,
-    sizes: Any,
-    **how: Any,
-) -> tuple[np.ndarray, np.ndarray]:
+def places(shape: Any, i: np.ndarray, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     """For each element of the slices, return its flat index in x, with start indices clipped into
     x, and whether its window is inside x. Both arrays broadcast to the slices."""
+    operand, indices, slices, indexed, sizes = windows
 
     def along(values: Any, *names: int) -> np.ndarray:
         aligned = [1] * len(slices)
@@ -141,7 +154,7 @@ def places(
             aligned[slices.index(name)] = n
         return values.reshape(aligned)
 
-    last = highest_starts(shape, i.dtype, operand, indexed, sizes)
+    last = windows.last(shape, i.dtype)
     inside = along(((i >= 0) & (i <= last)).all(-1), *indices)
     starts = np.minimum(np.maximum(i, 0), last).astype(np.int64)
     place = np.zeros([1] * len(slices), np.int64)
@@ -202,7 +215,7 @@ class Gather(Indexed):
     linear_in: tuple[int, ...] = (0,)
 
     def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
-        axis = taken_axis(x.shape, **params)
+        axis = None if params["mode"] == FILL else taken_axis(x.shape, Windows.of(params))
         if axis is None or is_key_dtype(w.equation.inputs[0].type.dtype):
             return super().numpy_source(w, x, i, **params)
         last = x.shape[axis] - 1
@@ -226,9 +239,7 @@ class Gather(Indexed):
         unique_indices: bool = False,
         **axes: Any,
     ) -> ArrayType:
-        if mode not in MODES:
-            raise self.mismatch((x, i), f"mode {mode!r} must be one of {MODES}")
-        return x.update(shape=self.slices_shape((x, i), **axes))
+        return x.update(shape=self.slices_shape((x, i), mode, Windows(**axes)))
 
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
         if is_key_dtype(x.dtype):
@@ -237,7 +248,7 @@ class Gather(Indexed):
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
         if not t.size:
             return np.zeros(t.shape, x.dtype)
-        place, inside = places(x.shape, i, **params)
+        place, inside = places(x.shape, i, Windows.of(params))
         out = np.broadcast_to(x.reshape(-1)[place], t.shape)
         if params["mode"] != FILL:
             return out
@@ -253,47 +264,18 @@ class Gather(Indexed):
             t, out = (ArrayType((*s.shape, full[-1]), np.dtype(np.uint32)) for s in (t, out))
         if not out.size:
             return ctx.full(0, out)
-        return self._emit(ctx, x, i, t, i_type, out, **params)
-
-    def _emit(
-        self,
-        ctx: Any,
-        x: Any,
-        i: Any,
-        t: ArrayType,
-        i_type: ArrayType,
-        out: ArrayType,
-        *,
-        operand: Names,
-        indices: Names,
-        slices: Names,
-        indexed: Names,
-        sizes: Any,
-        mode: str,
-        fill: Any = None,
-        indices_are_sorted: bool = False,
-        **promises: Any,
-    ) -> Any:
-        batch = [n for n in operand if n in indices]
-        numbers = hlo.GatherDimensionNumbers.get(
-            offset_dims=[d for d, n in enumerate(slices) if n not in indices],
-            collapsed_slice_dims=[d for d, n in enumerate(operand) if n not in slices],
-            operand_batching_dims=[operand.index(n) for n in batch],
-            start_indices_batching_dims=[indices.index(n) for n in batch],
-            start_index_map=[operand.index(n) for n in indexed],
-            index_vector_dim=len(indices),
-        )
-        made = hlo.gather(x, i, numbers, sizes, indices_are_sorted=indices_are_sorted)
-        if mode != FILL:
+        windows, is_sorted = Windows.of(params), params.get("indices_are_sorted", False)
+        numbers = hlo.GatherDimensionNumbers.get(*windows.dimension_numbers())
+        made = hlo.gather(x, i, numbers, windows.sizes, indices_are_sorted=is_sorted)
+        if params["mode"] != FILL:
             return made
-        last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
         inside = hlo.broadcast_in_dim(
             ctx.type(ArrayType(out.shape, np.dtype(bool))),
-            lies_inside(i, i_type, last, ctx),
-            [slices.index(n) for n in indices],
+            lies_inside(i, i_type, windows.last(t.shape, i_type.dtype), ctx),
+            [windows.slices.index(n) for n in windows.indices],
         )
-        value = default_fill(t.dtype) if fill is None else fill
-        return hlo.select(inside, made, ctx.full(value, out))
+        fill = params.get("fill")
+        return hlo.select(inside, made, ctx.full(default_fill(t.dtype) if fill is None else fill, out))
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         if tangents[0] is None:
@@ -316,19 +298,10 @@ class Gather(Indexed):
         return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
 
 
-def taken_axis(
-    shape: Any,
-    *,
-    operand: Names,
-    indices: Names,
-    slices: Names,
-    indexed: Names,
-    sizes: Any,
-    mode: str,
-    **promises: Any,
-) -> int | None:
+def taken_axis(shape: Any, windows: Windows) -> int | None:
     """Return the axis along which whole slices are taken, if NumPy's `take` suffices."""
-    if mode == FILL or len(indexed) != 1 or not set(operand).isdisjoint(indices):
+    operand, indices, slices, indexed, sizes = windows
+    if len(indexed) != 1 or not set(operand).isdisjoint(indices):
         return None
     d = operand.index(indexed[0])
     whole = (*shape[:d], 1, *shape[d + 1 :])

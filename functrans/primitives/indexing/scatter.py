@@ -20,12 +20,12 @@ from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, bytes_of, s
 from functrans.primitives.elementwise.families import div, mul, neg
 from functrans.primitives.elementwise.selection import one_for_zero
 from functrans.primitives.indexing.gather import (
-    MODES,
+    CLIP,
     Indexed,
+    Windows,
     batched_axes,
     filled_with_zero,
     gather,
-    highest_starts,
     places,
     rows,
     under_trailing_axis,
@@ -74,13 +74,11 @@ class Scatter(Indexed):
         unique_indices: bool = False,
         **axes: Any,
     ) -> ArrayType:
-        if mode not in MODES:
-            raise self.mismatch((x, i, u), f"mode {mode!r} must be one of {MODES}")
         if x.dtype != u.dtype:
             raise self.mismatch((x, i, u), f"the updates must be of dtype {x.dtype}, got {u.dtype}")
         if dtype_class(x.dtype) not in self.takes:
             raise self.wrong_dtype((x, i, u), x, self.takes)
-        shape = self.slices_shape((x, i, u), **axes)
+        shape = self.slices_shape((x, i, u), mode, Windows(**axes))
         if shape != u.shape:
             raise self.mismatch((x, i, u), f"the updates must have shape {shape}, got {u.shape}")
         return x
@@ -92,9 +90,9 @@ class Scatter(Indexed):
             return keys_of(self.reference(words, i, key_words(u), **params), x)
         out = np.array(x).reshape(-1)
         if out.size and u.size:
-            place, inside = places(x.shape, i, **params)
+            place, inside = places(x.shape, i, Windows.of(params))
             at = np.broadcast_to(place, u.shape)
-            if params["mode"] == "clip":
+            if params["mode"] == CLIP:
                 self.into(out, at.reshape(-1), u.reshape(-1))
             else:
                 kept = np.broadcast_to(inside, u.shape)
@@ -114,49 +112,19 @@ class Scatter(Indexed):
             row = t.update(shape=(1,))
             x, i_type = hlo.reshape(ctx.type(row), x), i_type.update(shape=(*u_type.shape, 1))
             params = {**params, "operand": (new,), "indexed": (new,), "sizes": (1,)}
-            made = self._emit(ctx, x, ctx.full(0, i_type), u, row, i_type, **params)
+            made = self._emit(ctx, x, ctx.full(0, i_type), u, row, i_type, params)
             return hlo.reshape(ctx.type(t), made)
-        return self._emit(ctx, x, i, u, t, i_type, **params)
+        return self._emit(ctx, x, i, u, t, i_type, params)
 
     def _emit(
-        self,
-        ctx: Any,
-        x: Any,
-        i: Any,
-        u: Any,
-        t: ArrayType,
-        i_type: ArrayType,
-        *,
-        operand: Any,
-        indices: Any,
-        slices: Any,
-        indexed: Any,
-        sizes: Any,
-        mode: str,
-        indices_are_sorted: bool = False,
-        unique_indices: bool = False,
+        self, ctx: Any, x: Any, i: Any, u: Any, t: ArrayType, i_type: ArrayType, params: dict[str, Any]
     ) -> Any:
-        if mode == "clip":
-            last = highest_starts(t.shape, i_type.dtype, operand, indexed, sizes)
-            i = hlo.clamp(ctx.full(0, i_type), i, rows(last, i_type, ctx))
-        batch = [n for n in operand if n in indices]
-        numbers = hlo.ScatterDimensionNumbers.get(
-            update_window_dims=[d for d, n in enumerate(slices) if n not in indices],
-            inserted_window_dims=[d for d, n in enumerate(operand) if n not in slices],
-            input_batching_dims=[operand.index(n) for n in batch],
-            scatter_indices_batching_dims=[indices.index(n) for n in batch],
-            scattered_dims_to_operand_dims=[operand.index(n) for n in indexed],
-            index_vector_dim=len(indices),
-        )
-        made = hlo.ScatterOp(
-            (ctx.type(t),),
-            [x],
-            i,
-            [u],
-            numbers,
-            indices_are_sorted=indices_are_sorted,
-            unique_indices=unique_indices,
-        )
+        windows = Windows.of(params)
+        if params["mode"] == CLIP:
+            i = hlo.clamp(ctx.full(0, i_type), i, rows(windows.last(t.shape, i_type.dtype), i_type, ctx))
+        promises = {name: params.get(name, False) for name in ("indices_are_sorted", "unique_indices")}
+        numbers = hlo.ScatterDimensionNumbers.get(*windows.dimension_numbers())
+        made = hlo.ScatterOp((ctx.type(t),), [x], i, [u], numbers, **promises)
         scalar = ArrayType((), t.dtype)
         block = made.update_computation.blocks.append(ctx.type(scalar), ctx.type(scalar))
         with ir.InsertionPoint(block):
