@@ -77,9 +77,10 @@ def revolve(
         """Return the step, between p and `last`, at which to store the next checkpoint."""
         steps = add(sub(last, p), 1)
         free = sub(CHECKPOINTS, top)
-        enough = _row(table, add(free, 1))  # counting the checkpoint at p
-        again = reduce_sum(convert_element_type(lt(enough, _wide(steps, 17)), dtype=COUNT.dtype), axes=(0,))
-        behind = reshape(dynamic_slice(_row(table, free), again, sizes=(1,)), shape=())
+        enough = _get(table, add(free, 1))  # counting the checkpoint at p
+        fewer = lt(enough, broadcast_in_dim(steps, shape=typeof(enough).shape, dimensions=()))
+        again = reduce_sum(convert_element_type(fewer, dtype=COUNT.dtype), axes=(0,))
+        behind = _get(_get(table, free), again)
         onward = add(p, max_(sub(steps, behind), literal(1, COUNT)))
         return select_n(gt(free, 0), add(last, 1), onward)
 
@@ -87,7 +88,7 @@ def revolve(
         def step(p: Any, top: Any, aim: Any, places: Any, *rest: Any) -> list[Any]:
             now, stacks = rest[:n], rest[n:]
             here = eq(p, aim)
-            places = dynamic_update_slice(places, reshape(p, shape=(1,)), top)
+            places = _put(places, p, top)
             kept = [_put(s, x, top) for s, x in zip(stacks, now, strict=True)]
             top = add(top, convert_element_type(here, dtype=COUNT.dtype))
             aim = select_n(here, aim, goal(p, last, top))
@@ -101,9 +102,9 @@ def revolve(
         now, stacks = rest[:n], rest[n:]
         found = evaluate(pull, [*consts, *now, *ahead])
         last = sub(last, 1)
-        held = reshape(dynamic_slice(places, sub(top, 1), sizes=(1,)), shape=())
+        held = _get(places, sub(top, 1))
         top = sub(top, convert_element_type(gt(held, last), dtype=COUNT.dtype))
-        p = reshape(dynamic_slice(places, sub(top, 1), sizes=(1,)), shape=())
+        p = _get(places, sub(top, 1))
         now = [_get(s, sub(top, 1)) for s in stacks]
         sums = [sum_of(x, y) for x, y in zip(totals, found[:k], strict=True)]
         return [last, p, top, goal(p, last, top), places, *now, *stacks, *found[k:], *sums]
@@ -112,10 +113,7 @@ def revolve(
     size = CHECKPOINTS + 1  # the slot above the top is written, but not read
     places = literal(0, ArrayType((size,), COUNT.dtype))
     stacks = [
-        dynamic_update_slice(
-            zeros(t.update(shape=(size, *t.shape))), reshape(x, shape=(1, *t.shape)), *[zero] * (t.ndim + 1)
-        )
-        for x, t in zip(carry, rows, strict=True)
+        _put(zeros(t.update(shape=(size, *t.shape))), x, zero) for x, t in zip(carry, rows, strict=True)
     ]
     totals = [literal(0, t) for t in pull.out_types[:k]]
     state = [last, zero, one, goal(zero, last, one), places, *carry, *stacks, *cts, *totals]
@@ -123,17 +121,8 @@ def revolve(
     return [*done[len(done) - k :], *done[len(done) - k - c : len(done) - k]]
 
 
-def _row(table: np.ndarray, i: Any) -> Any:
-    """Return a row of a table at a dynamic index."""
-    sizes = (1, table.shape[1])
-    return reshape(dynamic_slice(table, i, literal(0, COUNT), sizes=sizes), shape=sizes[1:])
-
-
-def _wide(x: Any, n: int) -> Any:
-    return broadcast_in_dim(x, shape=(n,), dimensions=())
-
-
 def _get(stack: Any, i: Any) -> Any:
+    """Return row i, a dynamic index."""
     t = typeof(stack)
     first = [literal(0, COUNT)] * (t.ndim - 1)
     return reshape(dynamic_slice(stack, i, *first, sizes=(1, *t.shape[1:])), shape=t.shape[1:])

@@ -29,7 +29,7 @@ from functrans.primitives.reductions.folds import (
 )
 from functrans.primitives.reductions.windows import emit_fold
 from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import reshape, rev, slice_, slice_axis
+from functrans.primitives.shape.moving import reshape, rev, slice_axis
 from functrans.trace import literal, typeof
 
 Pair = tuple[Any, Any]
@@ -169,25 +169,14 @@ def associative_scan(combine: Callable[[Any, Any], Any], xs: Any, axis: int) -> 
     n = typeof(xs[0]).shape[axis]
     if n < 2:
         return xs
-    halves = combine(_every_second(xs, axis, 0, n - 1), _every_second(xs, axis, 1, n))
+    halves = combine(*[tuple([slice_axis(x, axis, i, n - 1 + i, 2) for x in xs]) for i in (0, 1)])
     odd = associative_scan(combine, halves, axis)
     even = [slice_axis(x, axis, 0, 1) for x in xs]
     if n > 2:
         before = tuple([slice_axis(x, axis, 0, (n - 1) // 2) for x in odd])
-        later = combine(before, _every_second(xs, axis, 2, n))
+        later = combine(before, tuple([slice_axis(x, axis, 2, n, 2) for x in xs]))
         even = [concatenate(a, b, dimension=axis) for a, b in zip(even, later, strict=True)]
     return tuple([_woven(a, b, axis) for a, b in zip(even, odd, strict=True)])
-
-
-def _every_second(xs: Any, axis: int, start: int, stop: int) -> Any:
-    """Return x[start:stop:2] along the axis, for each x."""
-    made = []
-    for x in xs:
-        high = list(typeof(x).shape)
-        low, steps = [0] * len(high), [1] * len(high)
-        low[axis], high[axis], steps[axis] = start, stop, 2
-        made.append(slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(steps)))
-    return tuple(made)
 
 
 def _woven(even: Any, odd: Any, axis: int) -> Any:

@@ -136,7 +136,7 @@ def _by_patches(operands: Sequence[Any], *, computation: Program, **w: Any) -> l
         stacks.append(_stacked(yes, no, w, counts))
         starts.append(literal(1, ArrayType(counts, np.dtype(bool))))
     while (k := typeof(stacks[0]).shape[0]) > 1:
-        left, right = [[_every_other(x, i, k - k % 2) for x in stacks] for i in (0, 1)]
+        left, right = [[slice_axis(x, 0, i, k - k % 2, 2) for x in stacks] for i in (0, 1)]
         folded = fold(left, right, (k // 2, *counts))
         if k % 2:
             last = [slice_axis(x, 0, k - 1, k) for x in stacks]
@@ -148,17 +148,8 @@ def _by_patches(operands: Sequence[Any], *, computation: Program, **w: Any) -> l
 
 def _stacked(x: Any, start: Any, w: Window, counts: Any) -> Any:
     wide = joining.pad(x, start, config=spread_out(w))
-    rows = [
-        reshape(slice_(wide, start=a, limit=b, strides=w["window_strides"]), shape=(1, *counts))
-        for a, b in places(w, counts)
-    ]
-    return joining.concatenate(*rows, dimension=0) if len(rows) > 1 else rows[0]
-
-
-def _every_other(x: Any, first: int, stop: int) -> Any:
-    """Return x[first:stop:2] along axis 0."""
-    rest = typeof(x).shape[1:]
-    return slice_(x, start=(first, *[0] * len(rest)), limit=(stop, *rest), strides=(2, *[1] * len(rest)))
+    strides = w["window_strides"]
+    return joining.stack([slice_(wide, start=a, limit=b, strides=strides) for a, b in places(w, counts)], 0)
 
 
 def _on_arrays(program: Program, args: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:

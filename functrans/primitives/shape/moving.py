@@ -323,14 +323,14 @@ def broadcast_to_axis(x: Any, axis: int, size: int) -> Any:
     return broadcast_in_dim(x, shape=new, dimensions=kept)
 
 
-def slice_axis(x: Any, axis: int, start: int, stop: int) -> Any:
-    """Return x[..., start:stop, ...] along one axis."""
+def slice_axis(x: Any, axis: int, start: int, stop: int, step: int = 1) -> Any:
+    """Return x[..., start:stop:step, ...] along one axis."""
     shape = typeof(x).shape
-    if (start, stop) == (0, shape[axis]):
+    if (start, stop, step) == (0, shape[axis], 1):
         return x
-    low, high = [0] * len(shape), list(shape)
-    low[axis], high[axis] = start, stop
-    return slice_(x, start=tuple(low), limit=tuple(high), strides=(1,) * len(shape))
+    low, high, steps = [0] * len(shape), list(shape), [1] * len(shape)
+    low[axis], high[axis], steps[axis] = start, stop, step
+    return slice_(x, start=tuple(low), limit=tuple(high), strides=tuple(steps))
 
 
 def index_axis(x: Any, axis: int, i: int) -> Any:
