@@ -18,11 +18,13 @@ from functrans import passes
 from functrans.backends import convolutions, cpu, kernel_calls
 from functrans.ir.program import Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import automatic_axes
+from functrans.primitives.random.bits import word_type
+from functrans.primitives.shape.moving import Moving
 
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")
@@ -93,7 +95,12 @@ class Lowering:
                     self.in_types = [*map(_type, inputs)]
                     self.out_types = [*map(_type, outputs)]
                     given = [filled(v) if v.__class__ is Literal else env[v] for v in inputs]
-                    outs = primitive.lower(self, *given, **eqn.params)
+                    params = eqn.params
+                    if isinstance(primitive, Moving) and is_key_dtype(self.in_types[0].dtype):
+                        self.in_types = [*map(word_type, self.in_types)]
+                        self.out_types = [*map(word_type, self.out_types)]
+                        params = primitive.under_trailing_axis(self.in_types[0].shape[-1], params)
+                    outs = primitive.lower(self, *given, **params)
                     if primitive.multiple_results:
                         env.update(zip(outputs, outs, strict=True))
                     else:

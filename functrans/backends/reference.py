@@ -10,6 +10,7 @@ import numpy as np
 
 from functrans.ir.program import Literal, Program
 from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives.shape.moving import Moving
 
 
 def run(program: Program, args: Sequence[Any], step: int | None = None) -> list[Any]:
@@ -30,6 +31,10 @@ def run_one(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> Se
     """Run one operation and return its results, always as a list."""
     if primitive.holds_programs:
         return primitive.interpret(run, values, params)
+    if isinstance(primitive, Moving) and is_key_dtype(values[0].dtype):
+        words = [np.asarray(jax.random.key_data(x)) if is_key_dtype(x.dtype) else x for x in values]
+        moved = run_one(primitive, words, primitive.under_trailing_axis(words[0].shape[-1], params))
+        return [jax.random.wrap_key_data(y, impl=jax.random.key_impl(values[0])) for y in moved]
     out = primitive.reference(*values, **params)
     return out if primitive.multiple_results else [out]
 

@@ -59,7 +59,8 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
 from functrans.primitives.elementwise.families import Elementwise
-from functrans.primitives.random.bits import impl_of, key_shape
+from functrans.primitives.random.bits import word_type
+from functrans.primitives.shape.moving import Moving
 
 _INDENT = "    "
 
@@ -110,13 +111,6 @@ class File:
             f"{name} = np.frombuffer(base64.b64decode({raw}), {dtype}).reshape({array.shape})"
         )
         return name
-
-
-def word_type(t: ArrayType) -> ArrayType:
-    """Return the type of a value in the file: typed keys are arrays of words."""
-    if not is_key_dtype(t.dtype):
-        return t
-    return ArrayType((*t.shape, *key_shape(impl_of(t.dtype))), np.dtype(np.uint32))
 
 
 def own_source(primitive: Any) -> Any:
@@ -283,12 +277,14 @@ class Writer:
     def write(self) -> Any:
         e = self.equation
         xs = [self.function.operand(v) for v in e.inputs]
-        rule = own_source(e.primitive)
+        rule, params = own_source(e.primitive), e.params
+        if isinstance(e.primitive, Moving) and is_key_dtype(e.inputs[0].type.dtype):
+            params = e.primitive.under_trailing_axis(xs[0].shape[-1], params)
         if rule is not None:
-            return rule(self, *xs, **e.params)
+            return rule(self, *xs, **params)
         if e.primitive.holds_programs:
-            return self._interpreted(e.primitive, xs, e.params)
-        return self.reference(e.primitive, xs, e.params)
+            return self._interpreted(e.primitive, xs, params)
+        return self.reference(e.primitive, xs, params)
 
     # --- for rules
 

@@ -6,34 +6,30 @@ the window lies inside the array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans.ir.program import Literal
-from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
-from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
+from functrans.primitives.base import Cost, LinearInput, bytes_of, type_of
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.indexing.scatter import scatter
 from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import key_words, keys_of, reshape
+from functrans.primitives.shape.moving import Moving, reshape
 from functrans.trace import bind, literal, typeof
 
 
-class Window(Primitive):
-    """Base class: checks window and start indices, and converts the indices for the backends."""
+class Window(Moving):
+    """Base class: checks window and start indices. The backends' arrays may have one more axis, of
+    the words of keys, along which the window starts at 0."""
 
     in_kernel = True
 
-    def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
-        if is_key_dtype(w.equation.inputs[0].type.dtype):  # the words of a key stay together
-            rest = (*rest, type(x)("0", w.in_types[-1], literal=True))
-            w.in_types.append(w.in_types[-1])
-            if "sizes" in params:
-                params["sizes"] = (*params["sizes"], x.shape[-1])
-        return w.reference(self, (x, *rest), params)
+    def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
+        return {"sizes": (*params["sizes"], n)} if params else params
 
     def check_window(self, types: Sequence[ArrayType], sizes: Any, starts: Any) -> None:
         x = types[0]
@@ -55,6 +51,7 @@ class Window(Primitive):
 
 def _box(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
     """Return the window as NumPy slices, clamped into an array of a shape."""
+    starts = (*starts, *[0] * (len(shape) - len(starts)))
     places = [min(max(int(s), 0), n - k) for s, n, k in zip(starts, shape, sizes, strict=True)]
     return tuple([slice(s, s + k) for s, k in zip(places, sizes, strict=True)])
 
@@ -64,7 +61,6 @@ class DynamicSlice(Window):
 
     name: str = "dynamic_slice"
     linear_in: tuple[int, ...] = (0,)
-    numpy_source: Callable[..., Any] = Window.numpy_source
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
         if x.__class__ is Literal:
@@ -76,19 +72,13 @@ class DynamicSlice(Window):
         return x.update(shape=sizes)
 
     def reference(self, x: Any, *starts: Any, sizes: Any) -> Any:
-        if is_key_dtype(x.dtype):
-            words = key_words(x)
-            return keys_of(words[_box(x.shape, starts, sizes)], x)
         return x[_box(x.shape, starts, sizes)]
 
     def lower(self, ctx: Any, x: Any, *starts: Any, sizes: Any) -> Any:
         t = ctx.out_types[0]
-        starts, zero = _signed(ctx, starts)
-        if is_key_dtype(t.dtype):
-            sizes, starts = (*sizes, x.type.shape[-1]), (*starts, zero)
-        elif not t.size:
+        if not t.size:
             return ctx.full(0, t)
-        return hlo.dynamic_slice(x, starts, sizes) if sizes else x
+        return hlo.dynamic_slice(x, _signed(ctx, starts, t.ndim), sizes) if sizes else x
 
     def transpose(self, ct: Any, x: Any, *starts: Any, sizes: Any) -> Any:
         nothing = literal(0, x.type.strong())
@@ -100,7 +90,7 @@ class DynamicSlice(Window):
             zero = _start_zero(starts)
             return self(x, *starts[:d], zero, *starts[d:], sizes=(*sizes[:d], t.size, *sizes[d:])), d
         n = len(sizes)
-        shape = _unbatched(x, d)
+        shape = typeof(x).without_axis(d).shape
         i, indexed = _joined_starts(t, starts, ds, shape, sizes)
         # names: 0..n-1 the axes of x, n the examples
         return gather(
@@ -123,7 +113,6 @@ class DynamicUpdateSlice(Window):
 
     name: str = "dynamic_update_slice"
     linear_in: tuple[int, ...] = (0, 1)
-    numpy_source: Callable[..., Any] = Window.numpy_source
 
     def abstract_eval(self, x: ArrayType, u: ArrayType, *starts: ArrayType) -> ArrayType:
         if x.dtype != u.dtype:
@@ -132,10 +121,6 @@ class DynamicUpdateSlice(Window):
         return x
 
     def reference(self, x: Any, u: Any, *starts: Any) -> Any:
-        if is_key_dtype(x.dtype):
-            words = np.array(key_words(x))
-            words[_box(x.shape, starts, u.shape)] = key_words(u)
-            return keys_of(words, x)
         out = np.array(x)
         out[_box(x.shape, starts, u.shape)] = u
         return out
@@ -146,10 +131,7 @@ class DynamicUpdateSlice(Window):
             return u
         if not u_type.size:
             return x
-        starts, zero = _signed(ctx, starts)
-        if is_key_dtype(t.dtype):
-            starts = (*starts, zero)
-        return hlo.dynamic_update_slice(x, u, starts)
+        return hlo.dynamic_update_slice(x, u, _signed(ctx, starts, t.ndim))
 
     def transpose(self, ct: Any, x: Any, u: Any, *starts: Any) -> Any:
         ct_x = ct_u = None
@@ -161,11 +143,11 @@ class DynamicUpdateSlice(Window):
 
     def batch(self, t: Any, args: Any, dims: Any) -> Any:
         (x, u, *starts), (d, du, *ds) = args, dims
-        sizes = _unbatched(u, du)
+        sizes = typeof(u).without_axis(du).shape
         if all(s is None for s in ds):
             return self(t.at(x, d, 0), t.at(u, du, 0), _start_zero(starts), *starts), 0
         n = len(sizes)
-        i, indexed = _joined_starts(t, starts, ds, _unbatched(x, d), sizes)
+        i, indexed = _joined_starts(t, starts, ds, typeof(x).without_axis(d).shape, sizes)
         return scatter(
             t.at(x, d, 0),
             i,
@@ -184,26 +166,19 @@ class DynamicUpdateSlice(Window):
         return Cost(0, bytes_of(*in_types[:2], *out_types))
 
 
-def _signed(ctx: Any, starts: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return, in StableHLO, the start indices as signed integers, and a zero of their type. (XLA's
-    simplifier reads the highest bit of a constant unsigned start as a sign.)"""
-    if not starts:
-        return starts, ctx.full(0, ArrayType((), np.dtype(np.int32)))
-    t = ctx.in_types[-1]
+def _signed(ctx: Any, starts: Any, n: int) -> list[Any]:
+    """Return, in StableHLO, n start indices as signed integers. (XLA's simplifier reads the highest
+    bit of a constant unsigned start as a sign.)"""
+    t = ctx.in_types[-1] if starts else ArrayType((), np.dtype(np.int32))
     if dtype_class(t.dtype) == "uint":
         t = t.update(dtype=np.dtype(np.int32 if t.dtype.itemsize < 4 else np.int64))
         starts = [hlo.convert(ctx.type(t), s) for s in starts]
-    return tuple(starts), ctx.full(0, t)
+    return [*starts, *[ctx.full(0, t) for _ in range(n - len(starts))]]
 
 
 def _start_zero(starts: Sequence[Any]) -> Literal:
     dtype = typeof(starts[0]).dtype if starts else np.dtype(np.int32)
     return literal(0, ArrayType((), dtype))
-
-
-def _unbatched(x: Any, d: int | None) -> tuple[int, ...]:
-    shape = typeof(x).shape
-    return shape if d is None else (*shape[:d], *shape[d + 1 :])
 
 
 def _joined_starts(t: Any, starts: Any, dims: Any, shape: Any, sizes: Any) -> tuple[Any, tuple[int, ...]]:

@@ -27,11 +27,11 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.program import Literal
-from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of
+from functrans.primitives.base import PRIMITIVES, Cost, bytes_of
 from functrans.primitives.elementwise.families import compare
-from functrans.primitives.shape.moving import key_words, keys_of
+from functrans.primitives.shape.moving import Moving
 from functrans.trace import bind, literal
 
 Names = tuple[int, ...]
@@ -79,14 +79,14 @@ class Windows(NamedTuple):
         )
 
 
-class Indexed(Primitive):
+class Indexed(Moving):
     """Base class of gather and the scatters: checks the axes, and converts them for the
     backends."""
 
-    def numpy_source(self, w: Any, x: Any, *rest: Any, **params: Any) -> Any:
-        if is_key_dtype(w.equation.inputs[0].type.dtype):
-            params = under_trailing_axis(x.shape[-1], params)
-        return w.reference(self, (x, *rest), params)
+    def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
+        new = 1 + max((*params["operand"], *params["indices"]), default=-1)
+        more = {"operand": new, "slices": new, "sizes": n}
+        return {**params, **{name: (*params[name], last) for name, last in more.items()}}
 
     def slices_shape(self, types: tuple[ArrayType, ...], mode: str, windows: Windows) -> tuple[int, ...]:
         """Return the shape of the slices; raise if the mode is unknown or the axes are inconsistent."""
@@ -129,18 +129,6 @@ class Indexed(Primitive):
                 types, f"slices {slices} must hold indices {indices} and windows {kept}, each in order"
             )
         return tuple([size[n] for n in slices])
-
-
-def under_trailing_axis(n: int, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for an additional last axis of size n that is moved whole (the words of
-    keys)."""
-    new = 1 + max((*params["operand"], *params["indices"]), default=-1)
-    return {
-        **params,
-        "operand": (*params["operand"], new),
-        "slices": (*params["slices"], new),
-        "sizes": (*params["sizes"], n),
-    }
 
 
 def places(shape: Any, i: np.ndarray, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
@@ -216,8 +204,8 @@ class Gather(Indexed):
 
     def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
         axis = None if params["mode"] == FILL else taken_axis(x.shape, Windows.of(params))
-        if axis is None or is_key_dtype(w.equation.inputs[0].type.dtype):
-            return super().numpy_source(w, x, i, **params)
+        if axis is None:
+            return w.reference(self, (x, i), params)
         last = x.shape[axis] - 1
         return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
 
@@ -242,9 +230,6 @@ class Gather(Indexed):
         return x.update(shape=self.slices_shape((x, i), mode, Windows(**axes)))
 
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
-        if is_key_dtype(x.dtype):
-            words = key_words(x)
-            return keys_of(self.reference(words, i, **under_trailing_axis(words.shape[-1], params)), x)
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
         if not t.size:
             return np.zeros(t.shape, x.dtype)
@@ -258,10 +243,6 @@ class Gather(Indexed):
 
     def lower(self, ctx: Any, x: Any, i: Any, **params: Any) -> Any:
         (t, i_type), out = ctx.in_types, ctx.out_types[0]
-        if is_key_dtype(t.dtype):
-            full = tuple(x.type.shape)
-            params = under_trailing_axis(full[-1], params)
-            t, out = (ArrayType((*s.shape, full[-1]), np.dtype(np.uint32)) for s in (t, out))
         if not out.size:
             return ctx.full(0, out)
         windows, is_sorted = Windows.of(params), params.get("indices_are_sorted", False)

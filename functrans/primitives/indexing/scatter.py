@@ -14,7 +14,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, bytes_of, sum_of
 from functrans.primitives.elementwise.families import div, mul, neg
@@ -28,10 +28,9 @@ from functrans.primitives.indexing.gather import (
     gather,
     places,
     rows,
-    under_trailing_axis,
 )
 from functrans.primitives.shape.joining import iota
-from functrans.primitives.shape.moving import key_words, keys_of, reshape
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal, typeof
 
 
@@ -61,8 +60,6 @@ class Scatter(Indexed):
     into: Callable[..., Any] = staticmethod(_numpy_set)
     takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex", "key")
 
-    numpy_source: Callable[..., Any] = Indexed.numpy_source
-
     def abstract_eval(
         self,
         x: ArrayType,
@@ -84,10 +81,6 @@ class Scatter(Indexed):
         return x
 
     def reference(self, x: Any, i: Any, u: Any, **params: Any) -> Any:
-        if is_key_dtype(x.dtype):
-            words = key_words(x)
-            params = under_trailing_axis(words.shape[-1], params)
-            return keys_of(self.reference(words, i, key_words(u), **params), x)
         out = np.array(x).reshape(-1)
         if out.size and u.size:
             place, inside = places(x.shape, i, Windows.of(params))
@@ -103,11 +96,7 @@ class Scatter(Indexed):
         t, i_type, u_type = ctx.in_types
         if not t.size or not u_type.size:
             return x
-        if is_key_dtype(t.dtype):
-            n = x.type.shape[-1]
-            params = under_trailing_axis(n, params)
-            t = ArrayType((*t.shape, n), np.dtype(np.uint32))
-        elif not t.shape:  # XLA's scatter_simplifier fails on several updates of a scalar
+        if not t.shape:  # XLA's scatter_simplifier fails on several updates of a scalar
             new = 1 + max(params["indices"], default=-1)
             row = t.update(shape=(1,))
             x, i_type = hlo.reshape(ctx.type(row), x), i_type.update(shape=(*u_type.shape, 1))

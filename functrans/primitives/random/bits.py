@@ -54,6 +54,13 @@ def key_shape(impl: str) -> tuple[int, ...]:
     return jax.random.key_data(jax.random.key(0, impl=impl)).shape
 
 
+def word_type(t: ArrayType) -> ArrayType:
+    """Return the type of a value in the backends: typed keys are arrays of words."""
+    if not is_key_dtype(t.dtype):
+        return t
+    return ArrayType((*t.shape, *key_shape(impl_of(t.dtype))), UINT32)
+
+
 def impl_of(dtype: Any) -> str:
     """Return the generator's name of a key dtype."""
     return _impl_of(dtype.name, dtype)

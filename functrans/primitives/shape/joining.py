@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of, type_of
 from functrans.primitives.shape.moving import (
+    Moving,
     Structural,
     broadcast_in_dim,
-    key_words,
-    keys_of,
     move_axis,
     reshape,
     slice_,
@@ -99,7 +98,7 @@ class Pad(Primitive):
         return PRIMITIVES["select_n"](mask, values, padded), 0
 
 
-class Concatenate(Primitive):
+class Concatenate(Moving):
     """Any number of operands, concatenated along an axis."""
 
     in_kernel = True
@@ -125,8 +124,6 @@ class Concatenate(Primitive):
         return ArrayType(shape, first.dtype, all([x.weak_type for x in xs]))
 
     def reference(self, *xs: Any, dimension: int) -> Any:
-        if is_key_dtype(xs[0].dtype):
-            return keys_of(np.concatenate([key_words(x) for x in xs], dimension), xs[0])
         return np.concatenate(xs, dimension)
 
     def numpy_source(self, w: Any, *xs: Any, dimension: int) -> Any:
@@ -169,15 +166,13 @@ class Split(Structural):
         return [x.update(shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
 
     def reference(self, x: Any, *, sizes: Any, axis: int) -> Any:
-        keys = is_key_dtype(x.dtype)
-        parts = np.split(key_words(x) if keys else x, np.cumsum(sizes[:-1], dtype=int), axis)
-        return [keys_of(part, x) for part in parts] if keys else parts
+        return np.split(x, np.cumsum(sizes[:-1], dtype=int), axis)
 
     def numpy_source(self, w: Any, x: Any, *, sizes: Any, axis: int) -> Any:
         places = np.cumsum(sizes[:-1], dtype=int).tolist()
         return f"np.split({x.full}, {places}, axis={axis})" + ("[0]" if not places else "")
 
-    def emit(self, ctx: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+    def lower(self, ctx: Any, x: Any, *, sizes: Any, axis: int) -> Any:
         low, high, one = [0] * x.type.rank, list(x.type.shape), [1] * x.type.rank
         parts, high[axis] = [], 0
         for n in sizes:

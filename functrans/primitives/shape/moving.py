@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans.ir.program import Literal
-from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.ir.types import ArrayType
 from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import Tracer, bind, literal, typeof
@@ -18,13 +17,19 @@ from functrans.trace import Tracer, bind, literal, typeof
 Axes = tuple[int, ...]
 
 
-class Structural(Primitive):
-    """Base class of data movement with one operand. Applied to a literal it returns a literal, not
-    an equation.
+class Moving(Primitive):
+    """Base class of data movement, which moves typed PRNG keys like numbers: a program has the
+    operation on `key[*shape]`; the backends give its rules `uint32[*shape, n]` and the parameters of
+    `under_trailing_axis`."""
 
-    Typed PRNG keys are moved like numbers: a program has the operation on `key[*shape]`, the
-    backends have `uint32[*shape, n]` and use the parameters of `under_trailing_axis`.
-    """
+    def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters for an additional last axis of size n that is moved whole."""
+        return params
+
+
+class Structural(Moving):
+    """Base class of data movement with one operand. Applied to a literal it returns a literal, not
+    an equation."""
 
     in_kernel = True
     linear_in: tuple[int, ...] = (0,)
@@ -37,49 +42,6 @@ class Structural(Primitive):
             return Tracer(x.owner, made.type, made)
         return bind(self, (x,), params)
 
-    def reference(self, x: Any, **params: Any) -> Any:
-        if not is_key_dtype(x.dtype):
-            return self.move(x, **params)
-        words = key_words(x)
-        return keys_of(self.move(words, **self.under_trailing_axis(words.shape, **params)), x)
-
-    def lower(self, ctx: Any, x: Any, **params: Any) -> Any:
-        if is_key_dtype(ctx.in_types[0].dtype):
-            params = self.under_trailing_axis(x.type.shape, **params)
-        return self.emit(ctx, x, **params)
-
-    def move(self, x: np.ndarray, **params: Any) -> Any:
-        """`reference` for numbers."""
-        raise self.missing("reference")
-
-    def emit(self, ctx: Any, x: Any, **params: Any) -> Any:
-        """`lower` for numbers."""
-        raise self.missing("lower")
-
-    def under_trailing_axis(self, full: Sequence[int], **params: Any) -> dict[str, Any]:
-        """Return the parameters for an additional last axis of an operand of shape `full`, which is
-        unchanged."""
-        return params
-
-    def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
-        if is_key_dtype(w.equation.inputs[0].type.dtype):
-            params = self.under_trailing_axis(x.shape, **params)
-        return self.numpy_move(w, x.full, x.type, **params)
-
-    def numpy_move(self, w: Any, x: str, t: ArrayType, **params: Any) -> Any:
-        """`numpy_source` for numbers."""
-        raise self.missing("numpy_source")
-
-
-def key_words(keys: Any) -> np.ndarray:
-    """Return the bits of an array of typed keys, uint32[*shape, n]."""
-    return np.asarray(jax.random.key_data(keys))
-
-
-def keys_of(words: Any, like: Any) -> Any:
-    """Return typed keys of the same generator as `like`, with the given bits."""
-    return jax.random.wrap_key_data(words, impl=jax.random.key_impl(like))
-
 
 class Transpose(Structural):
     """Permute axes: axis i of the result is axis `permutation[i]` of x."""
@@ -91,18 +53,18 @@ class Transpose(Structural):
             raise self.mismatch((x,), f"permutation {permutation} must name each axis once")
         return x.update(shape=tuple([x.shape[i] for i in permutation]))
 
-    def move(self, x: Any, *, permutation: Any) -> Any:
+    def reference(self, x: Any, *, permutation: Any) -> Any:
         return np.transpose(x, permutation)
 
-    def numpy_move(self, w: Any, x: str, t: ArrayType, *, permutation: Any) -> Any:
-        backwards = list(permutation) == list(range(t.ndim))[::-1] and x.isidentifier()
-        return f"{x}.T" if backwards else f"np.transpose({x}, {permutation})"
+    def numpy_source(self, w: Any, x: Any, *, permutation: Any) -> Any:
+        backwards = list(permutation) == list(range(x.ndim))[::-1] and x.full.isidentifier()
+        return f"{x.full}.T" if backwards else f"np.transpose({x.full}, {permutation})"
 
-    def emit(self, ctx: Any, x: Any, *, permutation: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, permutation: Any) -> Any:
         return ctx.op("stablehlo.transpose", [x], ctx.axes(permutation, "permutation"))
 
-    def under_trailing_axis(self, full: Any, *, permutation: Any) -> Any:
-        return {"permutation": (*permutation, len(permutation))}
+    def under_trailing_axis(self, n: int, params: Any) -> Any:
+        return {"permutation": (*params["permutation"], len(params["permutation"]))}
 
     def transpose(self, ct: Any, x: Any, *, permutation: Any) -> Any:
         return (self(ct, permutation=tuple(np.argsort(permutation).tolist())),)
@@ -127,24 +89,25 @@ class BroadcastInDim(Structural):
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
         return x.update(shape=shape)
 
-    def move(self, x: Any, *, shape: Any, dimensions: Any) -> Any:
+    def reference(self, x: Any, *, shape: Any, dimensions: Any) -> Any:
         aligned = [1] * len(shape)
         for n, d in zip(x.shape, dimensions, strict=True):
             aligned[d] = n
         return np.broadcast_to(np.reshape(x, aligned), shape)
 
-    def numpy_move(self, w: Any, x: str, t: ArrayType, *, shape: Any, dimensions: Any) -> Any:
+    def numpy_source(self, w: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
         new = [":" if d in dimensions else "None" for d in range(len(shape))]
         while new and new[0] == "None":  # NumPy adds leading axes by itself
             new.pop(0)
         places = f"[{', '.join(new)}]" if "None" in new else ""
-        return f"np.broadcast_to({x}{places}, {shape})"
+        return f"np.broadcast_to({x.full}{places}, {shape})"
 
-    def emit(self, ctx: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
         return ctx.op("stablehlo.broadcast_in_dim", [x], ctx.axes(dimensions))
 
-    def under_trailing_axis(self, full: Any, *, shape: Any, dimensions: Any) -> Any:
-        return {"shape": (*shape, full[-1]), "dimensions": (*dimensions, len(shape))}
+    def under_trailing_axis(self, n: int, params: Any) -> Any:
+        shape, dimensions = params["shape"], params["dimensions"]
+        return {"shape": (*shape, n), "dimensions": (*dimensions, len(shape))}
 
     def transpose(self, ct: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
         repeated = tuple([i for i in range(len(shape)) if i not in dimensions])
@@ -170,17 +133,17 @@ class Reshape(Structural):
             )
         return x.update(shape=shape)
 
-    def move(self, x: Any, *, shape: Any) -> Any:
+    def reference(self, x: Any, *, shape: Any) -> Any:
         return np.reshape(x, shape)
 
-    def numpy_move(self, w: Any, x: str, t: ArrayType, *, shape: Any) -> Any:
-        return f"np.reshape({x}, {shape})"
+    def numpy_source(self, w: Any, x: Any, *, shape: Any) -> Any:
+        return f"np.reshape({x.full}, {shape})"
 
-    def emit(self, ctx: Any, x: Any, *, shape: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, shape: Any) -> Any:
         return ctx.op("stablehlo.reshape", [x])
 
-    def under_trailing_axis(self, full: Any, *, shape: Any) -> Any:
-        return {"shape": (*shape, full[-1])}
+    def under_trailing_axis(self, n: int, params: Any) -> Any:
+        return {"shape": (*params["shape"], n)}
 
     def transpose(self, ct: Any, x: Any, *, shape: Any) -> Any:
         return (self(ct, shape=x.shape),)
@@ -204,13 +167,13 @@ class Squeeze(Structural):
                 )
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in dimensions]))
 
-    def move(self, x: Any, *, dimensions: Any) -> Any:
+    def reference(self, x: Any, *, dimensions: Any) -> Any:
         return np.squeeze(x, dimensions)
 
-    def numpy_move(self, w: Any, x: str, t: ArrayType, *, dimensions: Any) -> Any:
-        return f"np.squeeze({x}, {dimensions[0] if len(dimensions) == 1 else dimensions})"
+    def numpy_source(self, w: Any, x: Any, *, dimensions: Any) -> Any:
+        return f"np.squeeze({x.full}, {dimensions[0] if len(dimensions) == 1 else dimensions})"
 
-    def emit(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
         return ctx.op("stablehlo.reshape", [x])
 
     def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
@@ -233,13 +196,13 @@ class Rev(Structural):
             raise self.mismatch((x,), f"dimensions {dimensions} must be distinct axes of x")
         return x
 
-    def move(self, x: Any, *, dimensions: Any) -> Any:
+    def reference(self, x: Any, *, dimensions: Any) -> Any:
         return np.flip(x, dimensions)
 
-    def numpy_move(self, w: Any, x: str, t: ArrayType, *, dimensions: Any) -> Any:
-        return f"np.flip({x}, {dimensions})"
+    def numpy_source(self, w: Any, x: Any, *, dimensions: Any) -> Any:
+        return f"np.flip({x.full}, {dimensions})"
 
-    def emit(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
         return hlo.reverse(x, dimensions)
 
     def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
@@ -260,21 +223,21 @@ class Slice(Structural):
         shape = [-(-(b - a) // s) for a, b, s in zip(start, limit, strides, strict=True)]
         return x.update(shape=tuple(shape))
 
-    def move(self, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
+    def reference(self, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return x[tuple([slice(*one) for one in zip(start, limit, strides, strict=True)])]
 
-    def numpy_move(self, w: Any, x: str, t: ArrayType, *, start: Any, limit: Any, strides: Any) -> Any:
+    def numpy_source(self, w: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         places = [
             f"{a or ''}:{'' if b == n else b}{f':{s}' if s > 1 else ''}"
-            for a, b, s, n in zip(start, limit, strides, t.shape, strict=True)
+            for a, b, s, n in zip(start, limit, strides, x.shape, strict=True)
         ]
-        return f"{x}[{', '.join(places) or '()'}]"
+        return f"{x.full}[{', '.join(places) or '()'}]"
 
-    def emit(self, ctx: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
+    def lower(self, ctx: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return hlo.slice(x, start, limit, strides)
 
-    def under_trailing_axis(self, full: Any, *, start: Any, limit: Any, strides: Any) -> Any:
-        return {"start": (*start, 0), "limit": (*limit, full[-1]), "strides": (*strides, 1)}
+    def under_trailing_axis(self, n: int, params: Any) -> Any:
+        return {k: (*params[k], whole) for k, whole in (("start", 0), ("limit", n), ("strides", 1))}
 
     def transpose(self, ct: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         config = tuple(
