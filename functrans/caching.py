@@ -29,6 +29,7 @@ _turning = threading.RLock()  # reentrant: dropped values may run a user's `__de
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 Key = TypeVarTuple("Key")
 
 
@@ -282,6 +283,16 @@ def memo(
         made = derive(program, *key)
         found = program.keep(name, _NONE if made is None else made)
     return None if found is _NONE else found  # type: ignore[return-value]
+
+
+def memoized(function: F) -> F:
+    """Decorate a function of a program and of hashable values: see `memo`."""
+
+    @functools.wraps(function)
+    def call(program: Any, *key: Any) -> Any:
+        return memo(program, function, *key)
+
+    return call  # type: ignore[return-value]
 
 
 def memo_as(program: Derivable, name: tuple[Any, *tuple[Hashable, ...]], make: Callable[[], R]) -> R:

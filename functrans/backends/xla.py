@@ -31,7 +31,7 @@ from jax.interpreters import mlir
 from functrans import caching, passes, runtime
 from functrans.backends import kernel_calls
 from functrans.backends.lowering import Lowering, abstract
-from functrans.caching import cached, memo
+from functrans.caching import cached, memo, memoized
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.text import with_nested
@@ -155,12 +155,9 @@ def bind(program: Program, operands: Sequence[Any], preparation: Preparation = A
         return primitive.bind(*operands, program=program, preparation=preparation)
 
 
+@memoized
 def mesh_of(program: Program) -> Any:
     """Return the device mesh of a program's shardings, or None."""
-    return memo(program, _mesh)
-
-
-def _mesh(program: Program) -> Any:
     equations = [e for p in with_nested(program) for e in p.equations]
     meshes = [e.primitive.mesh(e.params) for e in equations]
     return next((m for m in meshes if m is not None), None)
@@ -235,12 +232,10 @@ def _impl(*args: Any, program: Program, preparation: Preparation) -> list[Any]:
             return run(*args)
 
 
+@memoized
 def executable(program: Program) -> Callable[..., list[Any]]:
-    """Return the program as a compiled function of concrete arrays, constants first; cached."""
-    return memo(program, _executable)
+    """Return the program as a compiled function of concrete arrays, constants first."""
 
-
-def _executable(program: Program) -> Callable[..., list[Any]]:
     def run(*args: Any) -> list[Any]:
         if is_looking_for_nans():
             stop_at_first_nan(program, args[len(program.constants) :])

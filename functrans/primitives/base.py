@@ -90,6 +90,7 @@ class Primitive:
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
+    flops: float = 0  # floating point operations per element of its (first) result
     mergeable = True  # equal equations may become one, and an invariant one may leave a loop
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
     locally_constant = False  # its derivative is zero
@@ -174,7 +175,8 @@ class Primitive:
         return outs, [to] * len(outs) if self.multiple_results else to
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
-        return Cost(0, bytes_of(*in_types, *out_types))
+        flops = int(self.flops * out_types[0].size) if self.flops else 0
+        return Cost(flops, bytes_of(*in_types, *out_types))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         """Return the operation as Python code for `ft.to_python`: an expression of the operands'

@@ -1,41 +1,22 @@
 """Import all modules that define primitives, which adds these to `PRIMITIVES`."""
 
-from functrans.primitives.calls import callback as callback
-from functrans.primitives.calls import captured as captured
-from functrans.primitives.calls import checkpoint as checkpoint
-from functrans.primitives.calls import jax_call as jax_call
-from functrans.primitives.calls import jit as jit
-from functrans.primitives.contractions import convolution as convolution
-from functrans.primitives.contractions import dot_general as dot_general
-from functrans.primitives.contractions import fft as fft
-from functrans.primitives.control_flow import cond as cond
-from functrans.primitives.control_flow import scan as scan
-from functrans.primitives.control_flow import while_loop as while_loop
-from functrans.primitives.custom import calls as calls
-from functrans.primitives.custom import implicit as implicit
-from functrans.primitives.distributed import collective as collective
-from functrans.primitives.distributed import platforms as platforms
-from functrans.primitives.distributed import sharding as sharding
-from functrans.primitives.elementwise import arithmetic as arithmetic
-from functrans.primitives.elementwise import bitwise as bitwise
-from functrans.primitives.elementwise import complex_numbers as complex_numbers
-from functrans.primitives.elementwise import conversion as conversion
-from functrans.primitives.elementwise import families as families
-from functrans.primitives.elementwise import selection as selection
-from functrans.primitives.elementwise import special as special
-from functrans.primitives.elementwise import transcendental as transcendental
-from functrans.primitives.indexing import dynamic_slice as dynamic_slice
-from functrans.primitives.indexing import gather as gather
-from functrans.primitives.indexing import scatter as scatter
-from functrans.primitives.indexing import sorting as sorting
-from functrans.primitives.linalg import factors as factors
-from functrans.primitives.linalg import spectral as spectral
-from functrans.primitives.linalg import triangular as triangular
-from functrans.primitives.random import bits as bits
-from functrans.primitives.random import gamma as gamma
-from functrans.primitives.reductions import cumulative as cumulative
-from functrans.primitives.reductions import folds as folds
-from functrans.primitives.reductions import windows as windows
-from functrans.primitives.reductions import windows_general as windows_general
-from functrans.primitives.shape import joining as joining
-from functrans.primitives.shape import moving as moving
+from functrans.primitives.calls import callback, captured, checkpoint, jax_call, jit
+from functrans.primitives.contractions import convolution, dot_general, fft
+from functrans.primitives.control_flow import cond, scan, while_loop
+from functrans.primitives.custom import calls, implicit
+from functrans.primitives.distributed import collective, platforms, sharding
+from functrans.primitives.elementwise import (
+    arithmetic,
+    bitwise,
+    complex_numbers,
+    conversion,
+    families,
+    selection,
+    special,
+    transcendental,
+)
+from functrans.primitives.indexing import dynamic_slice, gather, scatter, sorting
+from functrans.primitives.linalg import factors, spectral, triangular
+from functrans.primitives.random import bits, gamma
+from functrans.primitives.reductions import cumulative, folds, windows, windows_general
+from functrans.primitives.shape import joining, moving

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-from functrans.caching import exactly, memo, memo_as
+from functrans.caching import exactly, memo, memo_as, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, copied, prune, renamed, renamed_all
 from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
@@ -79,23 +79,16 @@ def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool,
     )
 
 
+@memoized
 def transposes_zeros(program: Program) -> bool:
-    """Return whether an equation, here or in a nested program, is transposed even if all its
-    cotangents are zero."""
-    return memo(program, _transposes_zeros)
-
-
-def _transposes_zeros(program: Program) -> bool:
+    """Return whether an equation, also a nested one, is transposed even if its cotangents are zero."""
     return any([e.primitive.transposes_zeros(e.params) for p in with_nested(program) for e in p.equations])
 
 
+@memoized
 def silent(program: Program) -> Program:
     """Return the program for running it again, without equations that only have effects: those that
     its results need, also in nested programs. A callback whose value is needed stays."""
-    return memo(program, _silent)
-
-
-def _silent(program: Program) -> Program:
     shows = any(e.primitive.has_effects(e.params) for e in program.equations)
     return _without_effects(program) if shows else program
 
@@ -218,6 +211,13 @@ def structure(x: Any, lines: bool = False) -> Any:
 # value is not stored if cheap operations (one flop per element, or data movement) compute it from
 # smaller values or from values that are stored anyway: 1 - y from y, a broadcast from its operand.
 # XLA fuses these operations into their users, so this saves time as well as memory.
+
+
+def spread(values: Iterable[Any], where: Iterable[bool]) -> list[Any]:
+    """Return the values, in order, at the places where `where` holds; None at the others."""
+    rest = iter(values)
+    return [next(rest) if here else None for here in where]
+
 
 _MOST = 8  # a value made of more values than this is stored
 

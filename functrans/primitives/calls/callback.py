@@ -23,7 +23,7 @@ from jax.experimental import io_callback as io_callback_of_jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Program
 from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
@@ -306,12 +306,9 @@ class Calls(NamedTuple):
     ordered: bool  # some of the effects are ordered
 
 
+@memoized
 def calls_of(program: Program) -> Calls:
-    """Return the Python calls in a program, including nested ones; cached."""
-    return memo(program, _calls)
-
-
-def _calls(program: Program) -> Calls:
+    """Return the Python calls in a program, including nested ones."""
     own = [e.primitive.calls(e.params) for e in program.equations]
     parts = [p for p in (*own, *map(calls_of, program.children)) if p is not None]
     effects = frozenset().union(*[p.effects for p in parts])

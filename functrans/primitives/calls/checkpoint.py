@@ -21,7 +21,7 @@ from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.jit import Jit
-from functrans.primitives.dependence import take
+from functrans.primitives.dependence import spread, take
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 
@@ -53,8 +53,8 @@ class Checkpoint(Jit):
             return outs, [None] * n
         known = [primals[i] for i in read]
         given = [dx for dx in tangents if dx is not None]
-        moving = iter(self(*results[n:], *known, *given, **{**params, "program": linear}))
-        return outs, [next(moving) if a else None for a in part.out_active]
+        moved = self(*results[n:], *known, *given, **{**params, "program": linear})
+        return outs, spread(moved, part.out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([isinstance(x, LinearInput) for x in args])
@@ -66,8 +66,7 @@ class Checkpoint(Jit):
             # cotangents pass it too, so that recomputation starts only once they are available.
             behind = optimization_barrier(*known, *cts)
             known, cts = behind[: len(known)], behind[len(known) :]
-        found = iter(self(*known, *cts, **{**params, "program": back}))
-        return [next(found) if lin else None for lin in linear]
+        return spread(self(*known, *cts, **{**params, "program": back}), linear)
 
 
 checkpoint: Checkpoint = Checkpoint()

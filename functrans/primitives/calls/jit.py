@@ -33,7 +33,7 @@ from functrans.primitives.base import (
     own_cost,
 )
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
-from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
+from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, spread, take
 from functrans.trace import (
     ARRAYS,
     AnyTracer,
@@ -86,16 +86,14 @@ class Jit(HigherOrderPrimitive):
         outs = results[:n]
         residuals = take(places, primals, outs, results[n:])
         moved = [dx for dx in tangents if dx is not None]
-        moving = iter(self(*residuals, *moved, program=linear) if linear.outputs else ())
-        return outs, [next(moving) if a else None for a in out_active]
+        return outs, spread(self(*residuals, *moved, program=linear) if linear.outputs else (), out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([x.__class__ is LinearInput for x in args])
         ct_active = tuple([c is not None for c in ct])
         back = t.program(params["program"], linear, ct_active, called=True)
         known = [x for x, lin in zip(args, linear, strict=True) if not lin]
-        found = iter(self(*known, *[c for c in ct if c is not None], program=back))
-        return [next(found) if lin else None for lin in linear]
+        return spread(self(*known, *[c for c in ct if c is not None], program=back), linear)
 
     def batch(self, t: Any, args: Any, dims: Any, *, program: Program, **how: Any) -> Any:
         batched, out_dims = t.program(program, tuple(dims))

@@ -29,7 +29,7 @@ from functrans.primitives.base import (
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
-from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, take
+from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, spread, take
 from functrans.primitives.elementwise.families import eq
 from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.shape.moving import broadcast_in_dim
@@ -108,8 +108,8 @@ class Cond(HigherOrderPrimitive):
         outs = results[:n]
         residuals = take(places, primals[1:], outs, results[n:])
         moved = [dx for dx in tangents if dx is not None]
-        moving = iter(self(primals[0], *residuals, *moved, branches=linear) if any(needed) else ())
-        return outs, [next(moving) if a else None for a in needed]
+        moving = self(primals[0], *residuals, *moved, branches=linear) if any(needed) else ()
+        return outs, spread(moving, needed)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         index, operands = args[0], args[1:]
@@ -118,8 +118,8 @@ class Cond(HigherOrderPrimitive):
         back = tuple([t.program(b, linear, ct_active) for b in params["branches"]])
         known = [x for x, lin in zip(operands, linear, strict=True) if not lin]
         found = self(index, *known, *[c for c in ct if c is not None], branches=back)
-        rest = iter([None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)])
-        return [None, *[next(rest) if lin else None for lin in linear]]
+        found = [None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)]
+        return [None, *spread(found, linear)]
 
     def batch(self, t: Any, args: Any, dims: Any, *, branches: tuple[Program, ...]) -> Any:
         index, operands = args[0], args[1:]

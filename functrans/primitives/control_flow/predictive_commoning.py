@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, prune, renamed, renamed_all
 from functrans.primitives.base import own_cost
 from functrans.primitives.control_flow.loop_layout import LoopLayout
@@ -50,13 +50,10 @@ class Commoned(NamedTuple):
         return [*ys[: layout.carry], *ys[layout.carry + self.more :]]
 
 
+@memoized
 def commoned(body: Program, layout: LoopLayout) -> Commoned | None:
     """Return the loop without what its steps compute twice. None if they do not, or if it is too
     little work to carry the result."""
-    return memo(body, _commoned, layout)
-
-
-def _commoned(body: Program, layout: LoopLayout) -> Commoned | None:
     equations, outputs, alike = _distinct(body)
     after, again = _next_values(body.inputs, equations, outputs, alike, layout)
     if not again:

@@ -42,6 +42,7 @@ from functrans.primitives.dependence import (
     restricted,
     silent,
     smaller,
+    spread,
     take,
     transposes_zeros,
 )
@@ -147,8 +148,7 @@ class Scan(HigherOrderPrimitive):
             for x, dx, a in zip(primals, tangents, active, strict=True)
         ]
         outs, moving = self._linearize(t, primals, moved, active, needed, params)
-        rest = iter(moving)
-        return outs, [next(rest) if a else None for (a,) in after]
+        return outs, spread(moving, [a for (a,) in after])
 
     def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
         program, layout = params["program"], LoopLayout.of(params)
@@ -238,9 +238,7 @@ class Scan(HigherOrderPrimitive):
                 "reverse": not params.get("reverse", False),
             },
         )
-        rest = iter(found)
-        cts = [next(rest) if lin else None for lin in linear]
-        return [c if was else None for c, was in zip(cts, given, strict=True)]
+        return [c if was else None for c, was in zip(spread(found, linear), given, strict=True)]
 
     def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""

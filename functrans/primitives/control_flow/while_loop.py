@@ -37,7 +37,16 @@ from functrans.primitives.control_flow.loop_layout import (
 )
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
-from functrans.primitives.dependence import apart, reached_outputs, reading, restricted, silent, smaller, take
+from functrans.primitives.dependence import (
+    apart,
+    reached_outputs,
+    reading,
+    restricted,
+    silent,
+    smaller,
+    spread,
+    take,
+)
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
@@ -124,18 +133,16 @@ class While(HigherOrderPrimitive):
             return t.along(self, primals, tangents, params)
         outs, count = _counted(t, primals, params)
         body = silent(body)  # its effects happened in the forward pass
-        moving = iter(
-            tangent_loop(
-                count,
-                *primals[n:],
-                *nonzero(with_zeros(primals[n:], series, patterns)),
-                body=body,
-                push=_push(t, body, active, m),
-                consts=m,
-                moving=sum(active[:m]),
-            )
+        moving = tangent_loop(
+            count,
+            *primals[n:],
+            *nonzero(with_zeros(primals[n:], series, patterns)),
+            body=body,
+            push=_push(t, body, active, m),
+            consts=m,
+            moving=sum(active[:m]),
         )
-        return outs, [next(moving) if a else None for a in active[m:]]
+        return outs, spread(moving, active[m:])
 
     def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
         cond, body, first, m = (params[name] for name in ("cond", "body", "cond_consts", "body_consts"))
@@ -181,14 +188,13 @@ class While(HigherOrderPrimitive):
             lambda i, *xs: [add(i, 1), *evaluate(value, [*fixed, *xs])],
             [literal(0, COUNT), *still],
         )[0]
-        k = len(value.inputs)
-        known = (*[False] * k, *[True] * (len(push.inputs) - k))
-        pull = t.program(push, known, (True,) * len(push.outputs))
-        cts = [c for c, lin in zip(ct, moving, strict=True) if lin]
-        cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, cts, strict=True)]
-        found = iter(revolve(value, pull, count, fixed, still, cts, sum(linear[:m])))
-        made = [next(found) if lin else None for lin in linear]
-        return [None] * n + [c if was else None for c, was in zip(made, given[n:], strict=True)]
+        back = tangent_loop.transpose_with(
+            t,
+            [*compress(ct, moving)],
+            [count, *fixed, *still, *compress(args[n:], linear)],
+            {"body": value, "push": push, "consts": len(fixed), "moving": sum(linear[:m])},
+        )
+        return [None] * n + spread(back[1 + len(value.inputs) :], linear)
 
     def batch(
         self,

@@ -28,6 +28,7 @@ from functrans.primitives.base import Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import Expanded, Jit, jit
 from functrans.primitives.custom.tracing import Pullback, staged_call
+from functrans.primitives.dependence import spread
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
 from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, literal, stage, typeof
@@ -135,10 +136,9 @@ class CustomVJP(CustomCall):
         outs = self.conform(outs, params)
         given = [dx for dx in tangents if dx is not None]
         self.differentiated(params)
-        moved = iter(
-            bind_in(t.rules_in, custom_lin, [*residuals, *given], {"pullback": pullback, "active": active})
-        )
-        return outs, [next(moved) if is_inexact(typeof(y).dtype) else None for y in outs]
+        how = {"pullback": pullback, "active": active}
+        moved = bind_in(t.rules_in, custom_lin, [*residuals, *given], how)
+        return outs, spread(moved, [is_inexact(typeof(y).dtype) for y in outs])
 
 
 class CustomLin(Expanded):
@@ -162,16 +162,14 @@ class CustomLin(Expanded):
         if any(dx is not None for dx in tangents[:n]):
             return super().differentiate(t, primals, tangents, params)
         outs = t.bind_primal(self, primals, params)
-        rest = iter(tangents[n:])
-        moving = tuple([a and next(rest) is not None for a in active])
+        moving = tuple([dx is not None for dx in spread(tangents[n:], active)])
         given = [dx for dx in tangents[n:] if dx is not None]
         return outs, self(*primals[:n], *given, pullback=pullback, active=moving)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         pullback, active = params["pullback"], params["active"]
         n = len(args) - sum(active)
-        given = iter(ct)
-        cts = [next(given) if is_inexact(y.dtype) else None for y in pullback.out_types]
+        cts = spread(ct, [is_inexact(y.dtype) for y in pullback.out_types])
         found = pullback.run(args[:n], cts)
         return [*[None] * n, *[c for c, a in zip(found, active, strict=True) if a]]
 
@@ -180,8 +178,7 @@ class CustomLin(Expanded):
         n = len(args) - sum(active)
         types = tuple([typeof(x).without_axis(d) for x, d in zip(args[:n], dims, strict=False)])
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
-        front = iter([None if d is None else 0 for d in dims[n:]])
-        places = [next(front) if a else None for a in active]
+        places = spread([None if d is None else 0 for d in dims[n:]], active)
         batched = pullback.batched(t, types, dims[:n], places)
         outs = self(*args[:n], *moved, pullback=batched, active=active)
         return outs, [0] * len(outs)
@@ -308,8 +305,7 @@ class CustomVmap(RuleCall):
         rule = params["rule"].jvp(t, active[n:], out_active)
         given = [dx for dx in tangents if dx is not None]
         results = self(*primals, *given, program=both, rule=rule, n_consts=n)
-        outs, moving = results[: len(out_active)], iter(results[len(out_active) :])
-        return outs, [next(moving) if a else None for a in out_active]
+        return results[: len(out_active)], spread(results[len(out_active) :], out_active)
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         n, rule = params.get("n_consts", 0), params["rule"]

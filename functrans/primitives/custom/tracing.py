@@ -25,6 +25,7 @@ from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import linear_inputs
+from functrans.primitives.dependence import spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import (
@@ -165,8 +166,7 @@ class Staged(Derivable):
 
         def flat(*values: Any) -> Flat:
             nonlocal out_active
-            rest = iter(values[len(types) :])
-            outs, found = self.results(values[: len(types)], [next(rest) if a else None for a in active])
+            outs, found = self.results(values[: len(types)], spread(values[len(types) :], active))
             out_active = tuple([x is not None for x in found])
             return [*outs, *[x for x in found if x is not None]]
 
@@ -217,8 +217,7 @@ class JvpRule(Staged):
             args = [*primals, *[dx for dx in tangents if dx is not None]]
             outs, found = t.run(program, args, [*dims, *moving])
             front = [t.at(y, d, 0) for y, d in zip(outs, found, strict=True)]
-            rest = iter(front[len(out_active) :])
-            return front[: len(out_active)], [next(rest) if a else None for a in out_active]
+            return front[: len(out_active)], spread(front[len(out_active) :], out_active)
 
         return JvpRule(function, self.name)
 
@@ -260,8 +259,11 @@ class Pullback(Staged):
                 program, in_active = self.staged(types, self.out_types, active)
             given = [c for c in cts if c is not None]
             outs, found = t.run(program, [*residuals, *given], [*res_dims, *[0] * len(given)])
-            rest = iter(zip(outs, found, strict=True))
-            return [_placed(t, *next(rest), d) if a else None for d, a in zip(dims, in_active, strict=True)]
+            front = [t.at(c, d, 0) for c, d in zip(outs, found, strict=True)]
+            return [
+                reduce_sum(c, axes=(0,)) if d is None and c is not None else c
+                for c, d in zip(spread(front, in_active), dims, strict=True)
+            ]
 
         return Pullback(
             function,
@@ -269,12 +271,6 @@ class Pullback(Staged):
             tuple([longer(x, t.size) for x in self.out_types]),
             self.name,
         )
-
-
-def _placed(t: Any, ct: Any, found: int | None, wanted: int | None) -> Any:
-    if wanted is not None:
-        return t.at(ct, found, 0)
-    return reduce_sum(t.at(ct, found, 0), axes=(0,))
 
 
 def longer(t: ArrayType, size: int) -> ArrayType:

@@ -30,7 +30,7 @@ import jax
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, past_batch_axis
+from functrans.primitives.base import PRIMITIVES, Primitive, past_batch_axis
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum
@@ -79,7 +79,7 @@ def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
 
 
 class Collective(Primitive):
-    """Base class: one operand, and results that depend on those of the other examples."""
+    """Base class: one operand at most, and results that depend on the other examples."""
 
     linear_in: tuple[int, ...] = (0,)
     axis_params: tuple[str, ...] = ()
@@ -91,7 +91,11 @@ class Collective(Primitive):
         raise unbound(self.name, axes)
 
     def lower(self, ctx: Any, *operands: Any, axes: Any, sizes: Any, **params: Any) -> Any:
-        return lowered(self, ctx, operands, axes, params)
+        """Lower to JAX's collective, if JAX binds the names."""
+        try:
+            return ctx.via_jax(lambda *xs: self.by_jax(*xs, axes=axes, **params), *operands)[0]
+        except NameError:
+            raise unbound(self.name, axes) from None
 
     def by_jax(self, x: Any, *, axes: Any, groups: Groups, **params: Any) -> Any:
         """Apply JAX's collective of the same name to values of JAX."""
@@ -156,6 +160,7 @@ class PSum(Collective):
     """The sum over the examples."""
 
     name = "psum"
+    flops = 1
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
         check_numbers(self, x)
@@ -167,9 +172,6 @@ class PSum(Collective):
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
         return self.beside(total(t, x, d), None, joined(major, minor))
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
 class Extreme(Collective):
@@ -334,36 +336,20 @@ class PPermute(Collective):
 _INDEX = ArrayType((), "int32")
 
 
-class AxisIndex(Primitive):
+class AxisIndex(Collective):
     """The index of this example. No operands; one name."""
 
     name = "axis_index"
-
-    def named_axes(self, params: dict[str, Any]) -> Sequence[Any]:
-        return params["axes"]
+    linear_in: tuple[int, ...] = ()
 
     def abstract_eval(self, *, axes: Any, sizes: Any) -> ArrayType:
         return _INDEX
-
-    def reference(self, *, axes: Any, sizes: Any) -> Any:
-        raise unbound(self.name, axes)
-
-    def lower(self, ctx: Any, *, axes: Any, sizes: Any) -> Any:
-        return lowered(self, ctx, (), axes, {})
 
     def by_jax(self, *, axes: Any) -> Any:
         return jax.lax.axis_index(axes)
 
     def batch(self, t: Any, args: Any, dims: Any, *, axes: Any, sizes: Any) -> Any:
         return iota(dtype=_INDEX.dtype, shape=(t.size,), dimension=0), 0
-
-
-def lowered(primitive: Any, ctx: Any, operands: Sequence[Any], axes: Any, params: dict[str, Any]) -> Any:
-    """Lower to JAX's collective, if JAX binds the names."""
-    try:
-        return ctx.via_jax(lambda *xs: primitive.by_jax(*xs, axes=axes, **params), *operands)[0]
-    except NameError:
-        raise unbound(primitive.name, axes) from None
 
 
 def index_of(names: Names) -> Any:

@@ -17,7 +17,7 @@ from functrans.caching import cached
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import chlo, hlo
-from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, sum_of
+from functrans.primitives.base import LinearInput, Primitive, sum_of
 from functrans.trace import bind, literal, typeof
 
 FLOATS = ("float", "complex")
@@ -49,12 +49,11 @@ def full_like(x: Any, value: Any) -> Any:
 
 
 class Elementwise(Primitive):
-    """Base class of the families: batching by aligning the batch axes, cost by counting
-    elements."""
+    """Base class of the families: batching by aligning the batch axes."""
 
     in_kernel = True
     takes: tuple[str, ...] = ANY
-    flops = 1  # per element
+    flops = 1
 
     def check_dtype(self, types: Sequence[ArrayType]) -> None:
         for t in types:
@@ -81,9 +80,6 @@ class Elementwise(Primitive):
         to = next(d for d in dims if d is not None)
         lined_up = [x if d == to else t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
         return bind(self, lined_up, params), to
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(self.flops * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
 def operation_named(name: str) -> Callable[..., Any]:

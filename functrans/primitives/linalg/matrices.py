@@ -120,9 +120,9 @@ class MatrixOperation(Primitive):
 
     # --- helpers
 
-    def misfit(self, types: Sequence[ArrayType], problem: str, fix: str = "") -> Exception:
+    def misfit(self, types: Sequence[ArrayType], problem: str) -> Exception:
         """Return the error for invalid shapes."""
-        return self.mismatch(types, problem, fix, errors.ShapeMismatch)
+        return self.mismatch(types, problem, "", errors.ShapeMismatch)
 
     def check_square(self, t: ArrayType) -> None:
         if t.shape[0] != t.shape[1]:
@@ -131,24 +131,6 @@ class MatrixOperation(Primitive):
     def no_derivative(self, of: str, fix: str) -> Exception:
         """Return the error for a derivative that is undefined or not implemented."""
         return errors.MissingRule(f"{self.name} has no derivative of {of}, {here()}\n{fix}")
-
-
-class ColumnSolver(MatrixOperation):
-    """Base class: solves for the columns of the last operand; for its rows if the parameter
-    `left_side` is False."""
-
-    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
-        """Solve for the columns of all examples at once if they share the matrix."""
-        *fixed, b = args
-        if any(d is not None for d in dims[:-1]):
-            return super().batch(t, args, dims, **params)
-        n = typeof(b).ndim - 1
-        free = n - 1 if params.get("left_side", True) else n - 2  # the new place of the batch axis
-        b = t.move(b, dims[-1], free)
-        shape = typeof(b).shape
-        joined = (*shape[:free], shape[free] * shape[free + 1], *shape[free + 2 :])
-        x = self(*fixed, reshape(b, shape=joined), **params)
-        return reshape(x, shape=shape), free
 
 
 def _of_nothing(t: ArrayType) -> np.ndarray:

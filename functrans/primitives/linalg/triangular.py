@@ -18,7 +18,6 @@ from functrans.primitives.base import Cost, bytes_of, sum_of
 from functrans.primitives.elementwise.families import mul, neg, sub
 from functrans.primitives.linalg.matrices import (
     DTYPES,
-    ColumnSolver,
     MatrixOperation,
     conj,
     identity_like,
@@ -32,12 +31,13 @@ from functrans.primitives.linalg.matrices import (
     upper_part,
 )
 from functrans.primitives.shape.joining import pad
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal, typeof
 
 _LOWER_ONLY = jax.__version_info__ >= (0, 11)
 
 
-class TriangularSolve(ColumnSolver):
+class TriangularSolve(MatrixOperation):
     """Solve op(a) x = b, or x op(a) = b unless `left_side`, for a triangular matrix. Only the
     triangle is read; with `unit_diagonal` the diagonal is taken to be ones.
 
@@ -100,6 +100,18 @@ class TriangularSolve(ColumnSolver):
 
     def transpose(self, ct: Any, a: Any, b: Any, *, transpose_a: bool, **how: bool) -> Any:
         return None, self(a, ct, transpose_a=not transpose_a, **how)
+
+    def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
+        """Solve for the columns (or rows) of all examples at once if they share the matrix."""
+        (a, b), (da, db) = args, dims
+        if da is not None:
+            return super().batch(t, args, dims, **params)
+        n = typeof(b).ndim - 1
+        free = n - 1 if params["left_side"] else n - 2  # the new place of the batch axis
+        b = t.move(b, db, free)
+        shape = typeof(b).shape
+        joined = (*shape[:free], shape[free] * shape[free + 1], *shape[free + 2 :])
+        return reshape(self(a, reshape(b, shape=joined), **params), shape=shape), free
 
     def cost(self, in_types: Any, out_types: Any, **how: bool) -> Cost:
         a, b = in_types

@@ -38,6 +38,7 @@ UINT_OF = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 # After Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3 (2011), section 3.3.
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
+_HASH_COST = 20 * 5 + 5 * 3 + 4  # operations for two words
 
 
 @cached("dtypes of keys", 64)
@@ -169,6 +170,7 @@ class RandomBits(Random):
     """`shape` unsigned integers of `bit_width` bits from each key."""
 
     name = "random_bits"
+    flops = _HASH_COST
 
     def abstract_eval(
         self,
@@ -207,14 +209,12 @@ class RandomBits(Random):
     def _by_jax(self, ndim: int, shape: Any, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
         return by_jax(lambda key: jax.random.bits(key, shape, dtype), ndim, **how)
 
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(_HASH_COST * out_types[0].size, bytes_of(*in_types, *out_types))
-
 
 class RandomSplit(Random):
     """`shape` new keys from each key."""
 
     name = "random_split"
+    flops = _HASH_COST / 2
 
     def abstract_eval(
         self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT, partitionable: bool = True
@@ -235,9 +235,6 @@ class RandomSplit(Random):
 
     def _by_jax(self, ndim: int, shape: Any, how: dict[str, Any]) -> Callable[..., Any]:
         return by_jax(lambda key: jax.random.split(key, shape), ndim, **how)
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(_HASH_COST * out_types[0].size // 2, bytes_of(*in_types, *out_types))
 
 
 class RandomFoldIn(Random):
@@ -272,6 +269,7 @@ class Threefry2x32(Random):
     """The hash: two key words and two counter words -> two random words, elementwise."""
 
     name: str = "threefry2x32"
+    flops: float = _HASH_COST
     multiple_results: bool = True
 
     def abstract_eval(self, *types: ArrayType) -> Sequence[ArrayType]:
@@ -298,13 +296,8 @@ class Threefry2x32(Random):
 
         return list(_rounds(words, hlo.add, hlo.xor, rotate, full))
 
-    def cost(self, in_types: Any, out_types: Any) -> Cost:
-        return Cost(_HASH_COST * in_types[0].size, bytes_of(*in_types, *out_types))
-
 
 # --- threefry2x32, shared by NumPy and StableHLO --------------------------------------------------
-
-_HASH_COST = 20 * 5 + 5 * 3 + 4
 
 
 def _rounds(

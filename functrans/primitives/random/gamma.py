@@ -22,7 +22,6 @@ import numpy as np
 
 from functrans.flags import flags
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import Cost, bytes_of
 from functrans.primitives.elementwise.families import div, eq, full_like, mul
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
@@ -35,6 +34,7 @@ class RandomGamma(Random):
     """One sample per parameter `a`; its logarithm if `log_space`."""
 
     name = "random_gamma"
+    flops = 1000
     at_own_dtype = True
 
     def abstract_eval(
@@ -73,9 +73,6 @@ class RandomGamma(Random):
         tiny = full_like(x, float(ml_dtypes.finfo(typeof(x).dtype).tiny))
         x = select_n(eq(x, full_like(x, 0)), x, tiny)
         return mul(da, div(random_gamma_grad(a, x), x))
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(1000 * out_types[0].size, bytes_of(*in_types, *out_types))
 
 
 def _by_jax(log_space: bool, ndim: int, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:

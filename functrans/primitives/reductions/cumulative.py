@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.base import Cost, Primitive, bytes_of, sum_of
+from functrans.primitives.base import Primitive, sum_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.arithmetic import is_finite, max_, min_
 from functrans.primitives.elementwise.complex_numbers import real
@@ -40,6 +40,7 @@ class Cumulative(Primitive):
     `reverse`."""
 
     in_kernel = True
+    flops = 1
     axis_params: tuple[str, ...] = ("axis",)
     takes: tuple[str, ...] = ew.NUMBERS
 
@@ -60,9 +61,6 @@ class Cumulative(Primitive):
     def combine(self, x: Pair, y: Pair) -> Pair:
         """Reduce two values, and return the tangent too."""
         raise self.missing("combine")
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
 class CumFold(Cumulative):
