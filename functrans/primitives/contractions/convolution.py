@@ -21,6 +21,7 @@ from functrans.primitives.contractions.dot_general import (
 )
 from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.reductions.windows import dilated
+from functrans.primitives.shape.joining import pad
 from functrans.primitives.shape.moving import rev
 from functrans.trace import typeof
 
@@ -99,7 +100,8 @@ class Convolution(Primitive):
         names, kernel = list(lhs), list(rhs)
         for name, stride, pads, spread, dilation in _windows(how):
             axis, k = names.index(name), y.shape[rhs.index(name)]
-            x = _padded(x, axis, spread, *pads)
+            config = [(*pads, spread - 1) if i == axis else (0, 0, 0) for i in range(x.ndim)]
+            x = pad.reference(x, wide.type(0), config=config)
             width = dilated(k, dilation)
             if width > x.shape[axis] or k == 0:  # the window does not fit, or is empty
                 size = max(0, (x.shape[axis] - width) // stride + 1)
@@ -164,8 +166,7 @@ class Convolution(Primitive):
         return self(*args, lhs=lhs, rhs=rhs, out=(new, *out), **how), 0
 
     def cost(self, in_types: Any, out_types: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Cost:
-        """Count a multiply-add for each pair of a kernel element and an element of x, without
-        padding and dilation holes."""
+        """Count a multiply-add per pair of elements that meet, without padding and dilation holes."""
         types = (*in_types, *out_types)
         n, k, o = [_sizes(axes, t.shape) for axes, t in zip((lhs, rhs, out), types, strict=True)]
         spatial = how["spatial"]
@@ -179,8 +180,7 @@ conv_general_dilated: Convolution = Convolution()
 
 
 def is_group(params: dict[str, Any], name: int) -> bool:
-    """Return whether an axis is in both operands and the result of a convolution, and not
-    spatial."""
+    """Return whether an axis of a convolution is in both operands and the result, and not spatial."""
     everywhere = all([name in params[side] for side in ("lhs", "rhs", "out")])
     return everywhere and name not in params["spatial"]
 
@@ -188,8 +188,7 @@ def is_group(params: dict[str, Any], name: int) -> bool:
 def _meetings(
     n: int, k: int, o: int, stride: int, padding: tuple[int, int], spread: int, dilation: int
 ) -> int:
-    """Count the pairs (result index, kernel index) along an axis that read an element of x, by the
-    formula above."""
+    """Count the pairs (result, kernel) of indices along an axis that read an element of x."""
     few, many = sorted([(k, dilation), (o, stride)])
     places = many[1] * np.arange(many[0]) - padding[0]
     total = 0
@@ -207,18 +206,6 @@ def _windows(how: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 def _sizes(names: Axes, shape: tuple[int, ...]) -> dict[int, int]:
     return dict(zip(names, shape, strict=True))
-
-
-def _padded(x: Any, axis: int, spread: int, low: int, high: int) -> Any:
-    """Pad with zeros between and around the elements along an axis; negative padding removes
-    elements."""
-    n = dilated(x.shape[axis], spread)
-    made = np.zeros((*x.shape[:axis], max(0, low) + n + max(0, high), *x.shape[axis + 1 :]), x.dtype)
-    at = [slice(None)] * x.ndim
-    at[axis] = slice(max(0, low), max(0, low) + n, spread)
-    made[tuple(at)] = x
-    at[axis] = slice(max(0, -low), made.shape[axis] - max(0, -high))
-    return made[tuple(at)]
 
 
 # --- lowering -------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ cond: Cond = Cond()
 
 
 def choose(index: Any, cases: Sequence[Any]) -> Any:
-    """Select, per example (axis 0), the case given by a vector of indices."""
+    """Select, per example (axis 0), the case given by a vector of indices or booleans."""
     if len(cases) == 1:
         return cases[0]
     return select_n(broadcast_in_dim(index, shape=typeof(cases[0]).shape, dimensions=(0,)), *cases)

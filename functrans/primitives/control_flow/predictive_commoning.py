@@ -85,8 +85,7 @@ Alike = dict[tuple[Any, ...], list[Equation]]
 
 
 def _distinct(body: Program) -> tuple[list[Equation], list[Any], Alike]:
-    """Return the equations without common subexpressions, the outputs, and the equations by their
-    primitive and operands."""
+    """Return the distinct equations, the outputs, and the equations by primitive and operands."""
     equations: list[Equation] = []
     alike: Alike = {}
     known: dict[Any, Any] = {}

@@ -34,8 +34,7 @@ COUNT = ArrayType((), np.dtype(np.int32))
 def loop(
     test: Callable[..., Any], body: Callable[..., Sequence[Any]], init: Sequence[Any], name: str = ""
 ) -> list[Any]:
-    """Bind `while test(*carry): carry = body(*carry)` for flat functions; the types of the carry
-    are fixed."""
+    """Bind `while test(*carry): carry = body(*carry)` for flat functions, by the types of `init`."""
     types = [typeof(x) for x in init]
     cond, first = hoist_constants(stage(lambda *xs: [test(*xs)], types, name))
     step, fixed = hoist_constants(stage(body, types, name))
@@ -45,8 +44,7 @@ def loop(
 
 
 def _schedule() -> np.ndarray:
-    """Return table [s, r]: how many steps s checkpoints can reverse if each step is run r times
-    again."""
+    """Return table [s, r]: the steps that s checkpoints reverse if each is run r times again."""
     most = 2**30
     return np.array(
         [[min(math.comb(s + r, s), most) for r in range(17)] for s in range(CHECKPOINTS + 1)], np.int32

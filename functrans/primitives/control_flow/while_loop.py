@@ -22,7 +22,7 @@ from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.jit import Expanded, jit
-from functrans.primitives.control_flow.cond import only_where
+from functrans.primitives.control_flow.cond import choose, only_where
 from functrans.primitives.control_flow.loop_layout import (
     LoopLayout,
     Pushed,
@@ -48,9 +48,7 @@ from functrans.primitives.dependence import (
     take,
 )
 from functrans.primitives.elementwise.families import add, lt
-from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
-from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import bind_in, evaluate, literal, stage, typeof
 
 
@@ -111,8 +109,7 @@ class While(HigherOrderPrimitive):
             return ctx.loop(test, step, operands)[m:]
 
         def step_and_test(xs: Sequence[Any]) -> list[Any]:
-            """Evaluate the condition in the body: XLA drops a condition if it can count the
-            steps."""
+            """Test in the body: XLA drops a condition if it can count the steps."""
             new = step(xs[1:])
             return [test(new), *new]
 
@@ -242,10 +239,7 @@ class While(HigherOrderPrimitive):
             # derivatives of steps after an example's last one must not reach their operands
             given = [only_where(goes_on, x, d) for x, d in zip(fixed, fixed_dims, strict=True)]
             new = evaluate(made, [*given, *[only_where(goes_on, x, 0) for x in old]])
-            return [
-                select_n(broadcast_in_dim(goes_on, shape=typeof(y).shape, dimensions=(0,)), x, y)
-                for x, y in zip(old, new, strict=True)
-            ]
+            return [choose(goes_on, cases) for cases in zip(old, new, strict=True)]
 
         operands = [*args[:n], *consts, *state]
         types = [typeof(x) for x in operands]
@@ -351,8 +345,7 @@ def _counting(body: Program, m: int) -> Program:
 
 
 def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
-    """Return the program (consts, carry, tangents of active ones) -> tangents of the carry after
-    one step."""
+    """Return one step: (consts, carry, tangents of active ones) -> tangents of the carry."""
 
     def make() -> Program:
         part = t.split(body, active, active[m:])

@@ -16,7 +16,6 @@ from functrans.primitives.base import sum_of
 from functrans.primitives.elementwise.arithmetic import sign
 from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.families import (
-    Binary,
     Elementwise,
     Unary,
     add,
@@ -36,8 +35,7 @@ FLOAT = ("float",)
 
 
 def _scipy_function(name: str) -> Callable[..., Any]:
-    """Return a function of scipy.special that imports the module, which is slow, at its first
-    call."""
+    """Return a function of scipy.special, a module that is imported, slowly, at the first call."""
 
     def function(*xs: Any) -> Any:
         return getattr(importlib.import_module("scipy.special"), name)(*xs)
@@ -70,16 +68,6 @@ def _bell(x: Any, factor: float) -> Any:
     return mul(exp(neg(square(x))), factor)
 
 
-class Polygamma(Binary):
-    """The m-th derivative of digamma at x; differentiable in x."""
-
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        (m, x), (dm, dx) = primals, tangents
-        if dm is not None:
-            raise self.missing("jvp")
-        return None if dx is None else mul(dx, self(add(m, 1.0), x))
-
-
 erf: Unary = Unary("erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=_wide("erf"), flops=10)
 erfc: Unary = Unary("erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=_wide("erfc"), flops=10)
 erf_inv: Unary = Unary(
@@ -89,14 +77,13 @@ lgamma: Unary = Unary("lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lga
 digamma: Unary = Unary(
     "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=_wide(_digamma), flops=30
 )
-polygamma: Polygamma = Polygamma("polygamma", FLOAT, numpy=_wide("polygamma"), flops=50)
-zeta: Binary = Binary("zeta", FLOAT, None, numpy=_wide("zeta"), flops=50)
 
 
-# --- incomplete gamma and beta functions, Bessel functions ----------------------------------------
-# The incomplete gamma and beta functions, the Bessel functions I0 and I1 scaled by e^-|x|, and their
-# derivatives. They are lowered through JAX's functions of the same names. The reference is SciPy in
-# double precision, and power series where SciPy has no such function.
+# --- polygamma and zeta, incomplete gamma and beta functions, Bessel functions --------------------
+# The m-th derivative of digamma, zeta, the incomplete gamma and beta functions, the Bessel functions
+# I0 and I1 scaled by e^-|x|, and their derivatives. They are lowered through JAX's functions of the
+# same names. The reference is SciPy in double precision, and power series where SciPy has no such
+# function.
 #
 #     P(a, x) = igamma      Q(a, x) = igammac = 1 - P      p(a, x) = dP/dx = x^(a-1) e^-x / Gamma(a)
 #     igamma_grad_a = dP/da          random_gamma_grad = dx/da at fixed P = -(dP/da) / p
@@ -112,7 +99,6 @@ class Special(Elementwise):
     """
 
     takes: tuple[str, ...] = FLOAT
-    flops: int = 100
 
     def __init__(
         self,
@@ -120,10 +106,12 @@ class Special(Elementwise):
         partials: Sequence[Callable[..., Any] | None],
         numpy: Callable[..., Any],
         same: Callable[..., Any] | None = None,
+        flops: int = 100,
     ):
         self.partials: Sequence[Callable[..., Any] | None] = partials
         self.numpy: Callable[..., Any] = numpy
         self.same: Any = same or getattr(jax.lax, name)
+        self.flops = flops
         super().__init__(name)
 
     def abstract_eval(self, *types: ArrayType) -> ArrayType:
@@ -272,6 +260,10 @@ def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # --- the operations -------------------------------------------------------------------------------
 
+polygamma: Special = Special(
+    "polygamma", (None, lambda m, x, out: polygamma(add(m, 1.0), x)), _scipy_function("polygamma"), flops=50
+)
+zeta: Special = Special("zeta", (None, None), _scipy_function("zeta"), flops=50)
 igamma_grad_a: Special = Special(
     "igamma_grad_a", (None, lambda a, x, out: mul(_density(a, x), _score(a, x))), _igamma_grad_a
 )
@@ -294,20 +286,7 @@ regularized_incomplete_beta: Special = Special(
     "regularized_incomplete_beta", (None, None, _beta_density), _scipy_function("betainc"), jax.lax.betainc
 )
 
-
-class ByJax(Unary):
-    """A function of one array that is lowered through JAX's function of the same name."""
-
-    def lower(self, ctx: Any, x: Any) -> Any:
-        return ctx.via_jax(self.op, x)[0]
-
-
 bessel_i1e: Unary = Unary("bessel_i1e", FLOAT, _i1e_slope, numpy=_wide("i1e"), flops=30)
-bessel_i0e: Unary = ByJax(
-    "bessel_i0e",
-    FLOAT,
-    lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),
-    numpy=_wide("i0e"),
-    op=jax.lax.bessel_i0e,
-    flops=30,
+bessel_i0e: Special = Special(
+    "bessel_i0e", (lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),), _scipy_function("i0e"), flops=30
 )
