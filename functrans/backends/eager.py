@@ -117,8 +117,7 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
 
 
 def _number(x: Literal) -> tuple[Any, ...]:
-    """Return a key of a literal's number that tells 0.0, -0.0 and False apart, and is the same for
-    every NaN."""
+    """Return a key of a number: 0.0, -0.0 and False differ, every NaN is one."""
     return x.value.__class__, str(x.value)
 
 

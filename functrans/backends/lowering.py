@@ -123,8 +123,7 @@ class Lowering:
         return [*map(made.__getitem__, places)]
 
     def _callee(self, program: Program) -> tuple[dict[str, Any] | None, list[Any], list[int]]:
-        """Return a function's callee attribute (None: inline it), result types, and the position of
-        each result."""
+        """Return a function's callee (None: inline it), result types, and each result's position."""
         calls = calls_of(program)
         if calls.ordered or (calls.any and self.platform not in ("cpu", "gpu")):
             return None, [], []

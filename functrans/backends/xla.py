@@ -185,8 +185,7 @@ def _like(result: Any, operands: Sequence[Any]) -> Any:
 
 
 def _layouts(program: Program) -> list[Any]:
-    """Return the sharding of each output over explicit axes, which is part of its type in JAX; None
-    if none is asked for."""
+    """Return each output's sharding over explicit axes, part of its type in JAX, or None."""
     asked: dict[Any, Any] = {}
     for e in program.equations:
         inner = e.params.get("program")

@@ -118,8 +118,7 @@ class _Checker:
         self.known.add(v)
 
     def error(self, what: str, i: int | None = None, names: Any = None) -> errors.CheckError:
-        """Return the error. It names variables as the printed program does, and shows nearby
-        equations."""
+        """Return the error, with nearby equations and the variables' names in the printed program."""
         letters = Names()
         p = self.program
         for v in (*p.inputs, *p.constants):

@@ -360,8 +360,7 @@ def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
 
 
 def keep_names(made: Program, of: Program) -> Program:
-    """Copy the input names of `of` to `made`, whose first inputs are those of `of`; return
-    `made`."""
+    """Return `made` with the input names of `of`, whose inputs are its first ones."""
     if of.arguments is not None:
         made.arguments = of.arguments.moved(of.inputs, made.inputs)
     return made
@@ -434,8 +433,7 @@ class Arguments:
         self.results: Any = results
 
     def moved(self, before: Sequence[Any], after: Sequence[Any]) -> Arguments:
-        """Return the arguments of a program derived from this one: inputs `after` replace
-        `before`."""
+        """Return the arguments of a derived program, whose inputs `after` replace `before`."""
         return _Moved(self, before, after)
 
     def leaves(self) -> dict[Any, Leaf]:
@@ -443,8 +441,7 @@ class Arguments:
         return {v: leaf for leaf, v in self._by_parameter()[1]}
 
     def given(self) -> list[str]:
-        """Return the parameters that a call passes, in order; `*rest` if there are further
-        positional ones."""
+        """Return the parameters of a call in order; `*rest` if there are further positional ones."""
         return self._by_parameter()[0]
 
     def _by_parameter(self) -> tuple[list[str], list[tuple[Leaf, Any]]]:

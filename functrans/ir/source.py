@@ -27,8 +27,7 @@ _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
 class _Internal(dict[str, bool]):
-    """File name -> whether it belongs to functrans, JAX, NumPy, or the standard library's call
-    machinery."""
+    """File name -> whether it is of functrans, JAX, NumPy, or the standard library's calls."""
 
     def __missing__(self, filename: str) -> bool:
         inside = filename.startswith((_HERE, _JAX, _JAXLIB, _NUMPY)) or filename in (
@@ -79,8 +78,7 @@ class Scoped(tuple[Any, ...]):
 
 
 def scope_of(source: Any) -> str:
-    """Return the scope path of a source, names separated by and ending with slashes; "" if there is
-    none."""
+    """Return the scope path of a source, each name followed by a slash; "" if there is none."""
     return source.path if source.__class__ is Scoped else ""
 
 
@@ -202,8 +200,7 @@ def cut(text: str, most: int) -> str:
 
 
 def definition(code: CodeType) -> str:
-    """Describe where a function is defined, with the caret under its name (under the body of a
-    lambda)."""
+    """Describe where a function is defined; the caret is under its name, or a lambda's body."""
     lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
     for i, text in enumerate(lines[:50]):  # skip decorators
         named = re.match(rf"\s*(?:async\s+)?def\s+({re.escape(code.co_name)})\b", text)
@@ -229,6 +226,5 @@ def history(equation: Any) -> tuple[list[str], Any]:
 
 
 def equation_source(equation: Any) -> str:
-    """Describe the source of an equation with its transformations: `transpose of jvp of dot_general
-    at ...`."""
+    """Describe the source of an equation: `transpose of jvp of dot_general at ...`."""
     return " ".join([*history(equation)[0], describe(equation.source)])

@@ -108,8 +108,7 @@ def letters() -> Iterator[str]:
 
 
 class _Writer:
-    """State shared by all programs of one text: variable names, and numbers of repeated
-    programs."""
+    """What the programs of one text share: names of variables, numbers of repeated programs."""
 
     def __init__(self, program: Program, sources: bool):
         self.sources = sources
@@ -272,8 +271,7 @@ def is_same(x: Any, y: Any) -> bool:
 
 
 def provenance(eqn: Equation) -> str:
-    """Return `file.py:12 (loss), transpose of jvp of sin`: the user's line and the
-    transformations."""
+    """Return the user's line and the transformations: `file.py:12 (loss), transpose of jvp of sin`."""
     code = eqn.source
     where = "<unknown>"
     if code is not None:
@@ -317,8 +315,7 @@ _COUNTS = Cache("names of objects in texts", 4096, lasting=True)
 
 
 def show_object(value: Any) -> str:
-    """Return a Python object's name, `<vjp rule of f>`; the second object of that name is
-    `<vjp rule of f #2>`."""
+    """Return a Python object's text, `<vjp rule of f>`; the second of that name ends in ` #2>`."""
     name = getattr(value, "__qualname__", None) or repr(value)
     name = " ".join(name.replace("<", "").replace(">", "").split())
     try:

@@ -52,8 +52,7 @@ _NOTE_OF_JAX = "JAX has removed its internal frames"
 
 
 def hide_frames(error: BaseException) -> None:
-    """Remove our frames from the traceback of an error, and from those of its causes and
-    contexts."""
+    """Remove our frames from the tracebacks of an error, its causes and contexts."""
     if os.environ.get("FUNCTRANS_TRACEBACK") == "full":
         return
     seen: set[int] = set()
@@ -187,8 +186,7 @@ def leave_to_jax() -> None:
 
 
 def _of_jax(module: str, name: str) -> Any:
-    """Return the function of a name in JAX's module (`jax.numpy`) for a module of ours
-    (`functrans.numpy.ufuncs`), or None."""
+    """Return JAX's function of a name for a module of ours (`functrans.numpy.ufuncs`), or None."""
     package, _, inside = module.partition(".")
     theirs = sys.modules.get(f"jax.{inside.split('.')[0]}")
     return getattr(theirs, name, None) if package == "functrans" else None
@@ -212,16 +210,14 @@ def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[
 
 
 def _rename(error: Exception, own: str, name: str) -> None:
-    """Replace the name of a function at the start of an error message by the name it was called
-    by."""
+    """Replace a function's name at the start of an error message by the name it was called by."""
     text = error.args[0] if error.args else None
     if isinstance(text, str) and re.match(rf"{own}\b", text):
         error.args = (name + text.removeprefix(own), *error.args[1:])
 
 
 def _came_from_below(error: Exception) -> bool:
-    """Return whether an error was raised in code that our function called, and not in a user's
-    function."""
+    """Return whether an error was raised below our function, and not in a user's."""
     tb = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is `call`
     if tb is None:  # its frames are hidden already, or Python rejected the arguments
         return isinstance(error, FunctransError)

@@ -148,8 +148,7 @@ _LONG = {short: long for long, short in _SHORT.items()}
 
 
 def dtype_name(dtype: Any) -> str:
-    """Return the name of a dtype in programs and messages: `f32` for float32, `key<fry>` for a
-    key."""
+    """Return a dtype's name in programs and messages: `f32` for float32, `key<fry>` for a key."""
     if dtype == float0:
         return "float0"
     name = getattr(dtype, "name", str(dtype))
@@ -216,8 +215,7 @@ def same_types(types: Sequence[ArrayType], others: Sequence[ArrayType]) -> bool:
 
 
 def promote(types: tuple[ArrayType, ...]) -> tuple[Any, bool]:
-    """Return the dtype and weak-type flag that JAX's dtype promotion gives for operands of these
-    types."""
+    """Return the dtype and weak-type flag of JAX's promotion for operands of these types."""
     return _promote(types, flags.jax_enable_x64, flags.jax_numpy_dtype_promotion)
 
 

@@ -158,8 +158,7 @@ def _atom(x: Any) -> Any:
 
 
 def parameters_key(e: Equation) -> tuple[Any, ...]:
-    """Return a key that is equal for equal parameters of one primitive. Programs are equal only to
-    themselves."""
+    """Return a key of parameters of one primitive. Programs are equal only to themselves."""
     values: Iterable[Any] = e.params.values()
     if e.primitive.name == "constant" or float in map(type, values):
         values = [repr(v) for v in values]  # 0.0 == -0.0, but they must not be merged
@@ -223,8 +222,7 @@ _MOST = 8  # a value made of more values than this is stored
 
 
 def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
-    """Return the residuals of a linearized program, given their places in
-    `transforms.jvp.Split`."""
+    """Return the residuals of a linearized program, whose places are as in `transforms.jvp.Split`."""
     stores = {"in": ins, "out": outs, "extra": extras}
     return [stores[kind][i] for kind, i in places]
 
@@ -232,8 +230,7 @@ def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) ->
 def placed(
     values: Iterable[Any], ins: Iterable[Any], outs: Iterable[Any]
 ) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
-    """Return the values that are neither operands nor results, and the place of each value; see
-    `take`."""
+    """Return the values that are neither operands nor results, and the place of each: see `take`."""
     known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(ins)}
     for i, v in enumerate(outs):
         known.setdefault(v, ("out", i))
@@ -313,8 +310,7 @@ def _bytes(values: Iterable[Var]) -> int:
 def _computed_again(
     forward: Program, needed: Sequence[Any], linear: Program, kept: Iterable[Any], free: set[Any]
 ) -> tuple[list[Any], Program]:
-    """Return `kept` with the values of `free` that are read, and `linear` after the equations that
-    recompute the others."""
+    """Return `kept` and what is read of `free`, and `linear` after recomputing the others."""
     settled = free | set(kept)
     wanted = set(needed)
     again = []

@@ -116,8 +116,7 @@ class Callback(HigherOrderPrimitive):
         raise w.unwritable()
 
     def run_eagerly(self, values: Values, params: Params) -> Any:
-        """Return the results on concrete arrays without compiling; the callback's own exceptions
-        propagate."""
+        """Run uncompiled on concrete arrays; the callback's own exceptions propagate."""
         found = self.interpret(None, values, params)
         return [jax.numpy.asarray(y) for y in found]
 
@@ -280,8 +279,7 @@ def call(arrays: Sequence[Any], user_name: str, params: dict[str, Any]) -> list[
 def checked(
     outs: Sequence[Any], results: Sequence[ArrayType], user_name: str, callback: Any
 ) -> list[np.ndarray]:
-    """Return the results of a callback as NumPy arrays; raise unless they have the declared
-    types."""
+    """Return a callback's results as NumPy arrays; raise unless they have the declared types."""
     arrays = [np.asarray(y) for y in outs]
     arrays = [y.astype(jax.dtypes.canonicalize_dtype(y.dtype), copy=False) for y in arrays]
     given = [ArrayType(y.shape, y.dtype) for y in arrays]

@@ -147,8 +147,7 @@ class JaxCall(HigherOrderPrimitive):
 
 
 def _bound(trace: Any, imported: Any, values: Sequence[Any]) -> list[Any]:
-    """Bind the equations of an imported program in a trace, with the current source line and
-    origin."""
+    """Bind an imported program's equations in a trace, with the current source line and origin."""
     program = imported.program
     env: dict[Any, Any] = dict(zip(program.inputs, [*imported.consts, *values], strict=True))
     for e in program.equations:

@@ -330,8 +330,7 @@ def _jitted(
 def _recorded(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], arrays: list[Any]
 ) -> tuple[Program, tuple[Any, ...], Any]:
-    """Return the program of a call, its captured values, and the tree of its result (None: an
-    array)."""
+    """Return a call's program, its captured values, the tree of its result (None: an array)."""
     out_tree = None
 
     def flat(*values: Any) -> list[Any]:

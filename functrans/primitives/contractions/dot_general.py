@@ -174,8 +174,7 @@ class DotGeneral(Primitive):
         return made if order == sorted(order) else ctx.transpose(made, order)
 
     def _outer_product(self, ctx: Any, x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
-        """Emit an elementwise product, as nothing is summed. XLA:CPU's dot is up to twice as slow
-        here."""
+        """Emit a product, as nothing is summed: XLA:CPU's dot is up to twice as slow here."""
         both = []
         for value, names in ((x, lhs), (y, rhs)):
             order = [names.index(n) for n in out if n in names]
@@ -245,8 +244,7 @@ def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list
 
 
 def _contracted(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
-    """Compute `np.einsum` of two operands; planning einsum would take longer than small
-    products."""
+    """Compute an einsum; planning `np.einsum` would take longer than small products."""
     first, second, order, n, m = _orders(lhs, rhs, out)
     x, y = x.transpose(first), y.transpose(second)
     batch, rows, columns = x.shape[:n], x.shape[n : x.ndim - m], y.shape[n + m :]
@@ -300,8 +298,7 @@ def _as_matmul(x: str, y: str, axes: str) -> str | None:
 
 
 def rounded(x: Any, precision: Any) -> Any:
-    """Round an operand to the dtype that an algorithm preset uses: F16_F16_F16 multiplies float16
-    numbers."""
+    """Round an operand as a preset does: F16_F16_F16 multiplies float16 numbers."""
     if precision.__class__ is not str:
         return x
     reads = jax.lax.DotAlgorithmPreset[precision].supported_lhs_types
@@ -309,8 +306,7 @@ def rounded(x: Any, precision: Any) -> Any:
 
 
 def _by_algorithm(ctx: Any, x: Any, y: Any, in_types: Any, made: ArrayType, numbers: Any, preset: str) -> Any:
-    """Lower through JAX, which knows the presets of each platform and the casts of their
-    operands."""
+    """Lower through JAX, which knows each platform's presets and the casts of their operands."""
     (lhs_batch, rhs_batch, lhs_summed, rhs_summed) = numbers
     ctx.in_types, ctx.out_types = in_types, [made]
     return ctx.via_jax(

@@ -188,8 +188,7 @@ class CustomLin(Expanded):
 
 
 def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[bool, ...]) -> Program:
-    """Return `residuals, tangents of active -> tangents of results`, by transposing the bwd
-    rule."""
+    """Return the transposed bwd rule: `residuals, tangents of active -> tangents of results`."""
     n = len(types)
     given = tuple([is_inexact(t.dtype) for t in pullback.out_types])
     back, found = pullback.staged(types, pullback.out_types, given)

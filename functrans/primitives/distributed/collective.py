@@ -114,8 +114,7 @@ class Collective(Primitive):
         return self.along(t, x, d, major, minor, **params)
 
     def beside(self, x: Any, d: Any, names: Names, groups: Groups = None, **params: Any) -> Any:
-        """Apply the operation over axes other than the batch axis d; return (result, batch
-        axis)."""
+        """Return (the result over other axes than the batch axis d, its batch axis)."""
         if not names.axes:
             return x, d
         moved = params if d is None else past_batch_axis(self, d, params)
@@ -315,8 +314,7 @@ class PPermute(Collective):
             return take_rows(t.at(x, d, 0), 0, source), 0
 
         def by_index(x: Any) -> list[Any]:
-            """Gather all and select one: a permutation of index pairs is not one of either
-            index."""
+            """Gather all and select one: a permutation of pairs of indices is not one of either."""
             params = {"axes": names.axes, "sizes": names.sizes, "groups": None}
             rows = reshape(x, shape=(1, *typeof(x).shape))
             rows = take_rows(all_gather(rows, dimension=0, **params), 0, source)

@@ -91,8 +91,7 @@ def traced_by_jax() -> bool:
 
 
 def of_type(sharding: Any, ndim: int) -> Any:
-    """Return a sharding over explicit axes as the type of an array in JAX has it; None for any
-    other."""
+    """Return a sharding over explicit axes as in the type of an array of JAX, else None."""
     if not isinstance(sharding, jax.sharding.NamedSharding):
         return None
     mesh, spec = sharding.mesh.abstract_mesh, [*sharding.spec, *[None] * (ndim - len(sharding.spec))]

@@ -88,8 +88,7 @@ def operation_named(name: str) -> Callable[..., Any]:
 
 
 def operation_name(op: Callable[..., Any]) -> str | None:
-    """Return the name of the operation that a function of a dialect's module builds; None for
-    others."""
+    """Return the operation that a function of a dialect's module builds; None for others."""
     dialect = {"_stablehlo_ops_gen": "stablehlo", "_chlo_ops_gen": "chlo"}.get(
         op.__module__.rpartition(".")[2]
     )
@@ -286,8 +285,7 @@ class Comparison(Binary):
 
 
 def compare(x: Any, y: Any, direction: str, kind: str, total: bool = False) -> Any:
-    """Return the StableHLO comparison of operands of a dtype class; `total`: NaN after all other
-    floats."""
+    """Return the StableHLO comparison of a dtype class; `total`: NaN comes after all floats."""
     how = comparison(direction, kind, total)
     return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
 

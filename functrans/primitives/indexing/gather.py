@@ -80,8 +80,7 @@ class Windows(NamedTuple):
 
 
 class Indexed(Moving):
-    """Base class of gather and the scatters: checks the axes, and converts them for the
-    backends."""
+    """Base class of gather and the scatters: checks the axes."""
 
     def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
         new = 1 + max((*params["operand"], *params["indices"]), default=-1)
@@ -181,8 +180,7 @@ def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
 
 
 def default_fill(dtype: Any) -> Any:
-    """Return the default fill value of `fill_or_drop`: NaN, the most negative integer, the largest
-    unsigned integer, True."""
+    """Return what `fill_or_drop` fills in: NaN, the lowest integer, the largest unsigned, True."""
     kind = dtype_class(dtype)
     if kind == "bool":
         return True

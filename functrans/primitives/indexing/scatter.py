@@ -39,8 +39,7 @@ def _numpy_set(x: Any, at: Any, u: Any) -> None:
 
 
 def _read(x: Any, i: Any, shape: tuple[int, ...], params: dict[str, Any]) -> Any:
-    """Return the elements of x at the updates' places; an array without elements drops all
-    updates."""
+    """Return the elements of x at the updates' places; zeros if x has none."""
     t = typeof(x)
     if not t.size:
         return literal(0, t.update(shape=shape))
@@ -141,8 +140,7 @@ class Scatter(Indexed):
         return ct_x, None, ct_u
 
     def _who_stays(self, like: Any, i: Any, shape: Any, params: dict[str, Any]) -> Any:
-        """Return which updates are not overwritten: number them, scatter the numbers, gather
-        them."""
+        """Return which updates stay: number them, scatter the numbers, gather them."""
         n = int(np.prod(shape))
         count = reshape(iota(dtype=np.dtype(np.int32), shape=(n,), dimension=0), shape=shape)
         nobody = literal(-1, ArrayType(typeof(like).shape, np.dtype(np.int32)))

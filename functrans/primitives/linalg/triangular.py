@@ -231,8 +231,7 @@ class TridiagonalSolve(MatrixOperation):
 
 
 def _solve_perturbed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solve by an LU factorization whose pivots are at least about eps times its largest
-    element."""
+    """Solve by an LU factorization with pivots of at least about eps times its largest element."""
     lu, pivots = scipy_linalg().lu_factor(a, check_finite=False)
     tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
     pivot = np.diagonal(lu)

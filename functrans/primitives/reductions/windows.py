@@ -84,8 +84,7 @@ def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
 
 
 def places(w: Window, counts: Sequence[int]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return, for each k, (start, limit) of the elements of that array that are element k of a
-    window."""
+    """Return (start, limit) in that array of the elements k of all windows, for each k."""
     found = []
     for k in np.ndindex(*w["window_dimensions"]):
         start = tuple([int(i) * d for i, d in zip(k, w["window_dilation"], strict=True)])
