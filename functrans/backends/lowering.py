@@ -349,15 +349,6 @@ class Lowering:
         splat = ir.DenseElementsAttr.get_splat(array, number)
         return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
 
-    def uninitialized(self, t: ArrayType) -> Any:
-        """Emit an array of zeros that will be overwritten."""
-        if dtype_class(t.dtype) != "key":
-            return self.full(0, t)
-        array = self.type(t)
-        zero = ir.IntegerAttr.get(array.element_type, 0)
-        splat = ir.DenseElementsAttr.get_splat(array, zero)
-        return ir.Operation.create("stablehlo.constant", [array], [], {"value": splat}).result
-
     def axes(self, axes: Sequence[int], name: str = "broadcast_dimensions") -> dict[str, Any]:
         """Return a list of axes as the attributes of an operation."""
         return {name: ir.DenseI64ArrayAttr.get(axes)}
@@ -369,17 +360,13 @@ class Lowering:
             found = self._attributes[key] = make()
         return found
 
-    def transpose(self, x: Any, order: Sequence[int]) -> Any:
-        """Emit a transpose of x."""
-        return hlo.transpose(x, order)
-
     def transposed_copy(self, x: Any, order: Sequence[int]) -> Any:
         """Emit a transpose of x that XLA:CPU does not fuse with what computes a large x, which would
         compute it by columns."""
         kind = ir.RankedTensorType.get([x.type.shape[i] for i in order], x.type.element_type)
         if not self.on_this_cpu or x.owner.__class__ is ir.Block or not cpu.is_copied(kind):
-            return self.transpose(x, order)
-        return self._alone(lambda x: [self.transpose(x, order)], tuple(order), [kind], x)[0]
+            return hlo.transpose(x, order)
+        return self._alone(lambda x: [hlo.transpose(x, order)], tuple(order), [kind], x)[0]
 
     def reduce(self, op: Any, x: Any, start: Any, axes: Sequence[int]) -> Any:
         """Emit a reduction of x, of the first operand's type, over `axes` with a binary operation

@@ -120,10 +120,7 @@ class Equation:
           >>> [len(program.equations) for program in ft.make_ir(f)(2.0).equations[0].programs]
           [2]
         """
-        found: list[Program] = []
-        if self.primitive.holds_programs:
-            found += programs_among(self.params)
-        return found
+        return programs_among(self.params) if self.primitive.holds_programs else []
 
     def __repr__(self) -> str:
         from_, to = (" ".join(str(v.type) for v in vs) for vs in (self.inputs, self.outputs))
@@ -234,10 +231,8 @@ class Program(Derivable):
         """
         found = self._children
         if found is None:
-            held: list[Program] = []
-            for e in self.equations:
-                if e.primitive.holds_programs:
-                    held += programs_among(e.params)
+            holding = [e for e in self.equations if e.primitive.holds_programs]
+            held = [p for e in holding for p in programs_among(e.params)]
             found = self._children = list(dict.fromkeys(held))
         return found
 

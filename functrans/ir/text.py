@@ -95,7 +95,9 @@ class Names:
         return f"{self(v)}: {show_type(v.type)}"
 
     def atom(self, v: Any) -> str:
-        return show_literal(v) if v.__class__ is Literal else self(v)
+        if v.__class__ is Literal:  # 2.0:f32[3]
+            return f"{_number_of(v.value, v.type.dtype)}:{show_type(v.type)}"
+        return self(v)
 
 
 def letters() -> Iterator[str]:
@@ -339,11 +341,6 @@ def show_number(value: Any) -> str:
         return repr(value)
     imaginary = repr(value.imag)
     return f"{value.real!r}{'' if imaginary[0] == '-' else '+'}{imaginary}j"
-
-
-def show_literal(literal: Literal) -> str:
-    """Return `2.0:f32[3]`."""
-    return f"{_number_of(literal.value, literal.type.dtype)}:{show_type(literal.type)}"
 
 
 @cached("texts of types", 4096)

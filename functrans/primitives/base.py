@@ -24,13 +24,14 @@ Conventions:
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, same_types
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
@@ -46,17 +47,9 @@ class LinearInput:
     def __init__(self, type: ArrayType):
         self.type: ArrayType = type
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.type.ndim
+    shape: Any = property(attrgetter("type.shape"))
+    dtype: Any = property(attrgetter("type.dtype"))
+    ndim: Any = property(attrgetter("type.ndim"))
 
 
 class Cost(NamedTuple):
@@ -480,6 +473,11 @@ class HigherOrderPrimitive(Primitive):
     multiple_results = holds_programs = True
     mandatory: tuple[str, ...] = ("abstract_eval", "interpret", "lower")
     push: Any = None  # forward mode and Taylor mode; see control_flow/loop_layout.py
+
+    def check_takes(self, types: Sequence[Any], given: Sequence[Any], name: str, program: Program) -> None:
+        """Raise unless a program takes operands of the types `given`, among those of the equation."""
+        if not same_types(given, program.in_types):
+            raise self.mismatch(types, f"{name} takes ({', '.join(map(str, program.in_types))})")
 
     @owed
     def interpret(self, run: Any, values: Values, params: Params) -> Sequence[Any]:

@@ -19,7 +19,7 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import here, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
-from functrans.primitives.random.bits import UINT32, impl_of, key_shape, random_wrap
+from functrans.primitives.random.bits import impl_of, random_wrap, word_type
 from functrans.trace import AnyTracer, literal
 
 WRITTEN_OUT = 64  # elements
@@ -75,9 +75,7 @@ def zeros(t: ArrayType) -> Any:
     """Return zeros of any type, including key types, which have no literals."""
     if not is_key_dtype(t.dtype):
         return literal(0, t)
-    impl = impl_of(t.dtype)
-    data = ArrayType((*t.shape, *key_shape(impl)), UINT32)
-    return random_wrap(literal(0, data), impl=impl)
+    return random_wrap(literal(0, word_type(t)), impl=impl_of(t.dtype))
 
 
 def closed(program: Program) -> Program:

@@ -27,7 +27,7 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
-from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values
+from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values, is_zero
 from functrans.primitives.calls.callback import Calls, on_host
 from functrans.trace import bind_in, derive_from, derived_here, literal, state
 
@@ -161,7 +161,7 @@ def at_places(values: Sequence[Any], places: Sequence[int], n: int) -> list[Any]
     """Return a list of n with these values at these places, and None elsewhere and for zeros."""
     made: list[Any] = [None] * n
     for i, x in zip(places, values, strict=True):
-        made[i] = None if x.__class__ is Literal and x.value == 0 else x
+        made[i] = None if is_zero(x) else x
     return made
 
 

@@ -21,7 +21,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
-from functrans.ir.types import ArrayType, same_types
+from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
 from functrans.primitives.base import (
     Cost,
@@ -56,10 +56,8 @@ class Jit(HigherOrderPrimitive):
     name = "jit"
 
     def abstract_eval(self, *types: Any, program: Program) -> Any:
-        wanted = program.in_types
-        if types != wanted and not same_types(types, wanted):
-            shown = ", ".join(map(str, wanted))
-            raise self.mismatch(types, f"the nested program {program.name} takes ({shown})")
+        if types != program.in_types:
+            self.check_takes(types, types, f"the nested program {program.name}", program)
         return program.out_types
 
     def interpret(self, run: Any, values: Values, params: Params) -> Any:

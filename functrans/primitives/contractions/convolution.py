@@ -277,7 +277,7 @@ class _Plan:
         )
         made = self._reshape(made, shape, [self.size[2][n] for n in split])
         order = [split.index(n) for n in self.out]
-        return made if order == sorted(order) else self.ctx.transpose(made, order)
+        return made if order == sorted(order) else hlo.transpose(made, order)
 
     def _order(self, names: Axes, kinds: Groups) -> list[int]:
         """Return the order of the merged axes."""

@@ -171,7 +171,7 @@ class DotGeneral(Primitive):
                 made_type,
             )
         order = [made_in.index(n) for n in out]
-        return made if order == sorted(order) else ctx.transpose(made, order)
+        return made if order == sorted(order) else hlo.transpose(made, order)
 
     def _outer_product(self, ctx: Any, x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
         """Emit a product, as nothing is summed: XLA:CPU's dot is up to twice as slow here."""
@@ -179,7 +179,7 @@ class DotGeneral(Primitive):
         for value, names in ((x, lhs), (y, rhs)):
             order = [names.index(n) for n in out if n in names]
             if order != sorted(order):
-                value = ctx.transpose(value, order)
+                value = hlo.transpose(value, order)
             at = ctx.axes([i for i, n in enumerate(out) if n in names])
             both.append(ctx.op("stablehlo.broadcast_in_dim", [value], at))
         return ctx.op("stablehlo.multiply", both)

@@ -48,9 +48,7 @@ class Cond(HigherOrderPrimitive):
         if index.shape or index.dtype != INDEX.dtype:
             raise self.mismatch((index, *types), "the index of the branch must be an int32 scalar")
         for i, branch in enumerate(branches):
-            if not same_types(types, branch.in_types):
-                shown = ", ".join(map(str, branch.in_types))
-                raise self.mismatch((index, *types), f"branch {i} takes ({shown})")
+            self.check_takes((index, *types), types, f"branch {i}", branch)
             if not same_types(branch.out_types, branches[0].out_types):
                 first, other = (", ".join(map(str, b.out_types)) for b in (branches[0], branch))
                 raise self.mismatch(

@@ -131,13 +131,10 @@ def _next_values(
 def _twin(e: Equation, equal: Iterable[Equation]) -> Equation | None:
     """Return the equation that computes the same, among those with equal primitive and operands."""
     for other in equal:
-        if same_parameters(e, other) and all(map(_same_type, e.outputs, other.outputs)):
+        alike = all([v.type is w.type for v, w in zip(e.outputs, other.outputs, strict=False)])
+        if alike and same_parameters(e, other):
             return other if is_pure(e) else None
     return None
-
-
-def _same_type(v: Var, w: Var) -> bool:
-    return v.type is w.type
 
 
 def _flops(equations: Iterable[Equation]) -> int:

@@ -46,6 +46,7 @@ from functrans.primitives.dependence import (
     take,
     transposes_zeros,
 )
+from functrans.primitives.random.bits import word_type
 from functrans.trace import evaluate, literal, stage, typeof
 
 
@@ -70,11 +71,7 @@ class Scan(HigherOrderPrimitive):
             if not t.shape or t.shape[0] != length:
                 raise self.mismatch(types, f"the scanned arrays need a leading axis of size {length}")
         given = [*types[:fixed], *[t.update(shape=t.shape[1:]) for t in types[fixed:]]]
-        if len(given) != len(program.inputs) or not all(
-            t.same(want) for t, want in zip(given, program.in_types, strict=True)
-        ):
-            shown = ", ".join(map(str, program.in_types))
-            raise self.mismatch(types, f"the program of one step takes ({shown})")
+        self.check_takes(types, given, "the program of one step", program)
         outs = program.out_types
         for before, after in zip(program.in_types[consts:fixed], outs[:carry], strict=True):
             if not before.same(after):
@@ -122,7 +119,7 @@ class Scan(HigherOrderPrimitive):
         **sizes: Any,
     ) -> Any:
         layout = LoopLayout.of(sizes)
-        written = [ctx.uninitialized(t) for t in layout.results(ctx.out_types)[1]]
+        written = [ctx.full(0, word_type(t)) for t in layout.results(ctx.out_types)[1]]
         return ctx.counted_loop(program, length, *layout.operands(operands), written, reverse, unroll)
 
     # --- derivatives
@@ -353,7 +350,9 @@ def _by_step(
     inputs, _, slices = layout.operands(forward.inputs)
     invariant = set(inputs)
     hoisted = []
-    for e in _without_effects(forward.equations):
+    for e in forward.equations:
+        if e.primitive.has_effects(e.params):
+            continue
         if invariant.issuperset([v for v in e.inputs if v.__class__ is Var]):
             invariant.update(e.outputs)
             hoisted.append(e)
@@ -370,10 +369,6 @@ def _by_step(
     outs = [*forward.outputs[:n_out], *stacked]
     after = forward.replace(outputs=outs, equations=prune(forward.equations, outs))
     return before, after, [found[v] for v in kept], linear
-
-
-def _without_effects(equations: Sequence[Equation]) -> list[Equation]:
-    return [e for e in equations if not e.primitive.has_effects(e.params)]
 
 
 def _with_inputs(program: Program, inputs: tuple[Any, ...]) -> Program:

@@ -63,10 +63,8 @@ class While(HigherOrderPrimitive):
     ) -> Any:
         first, fixed = types[:cond_consts], types[cond_consts : cond_consts + body_consts]
         carry = types[cond_consts + body_consts :]
-        for name, program, given in (("condition", cond, (*first, *carry)), ("body", body, (*fixed, *carry))):
-            if not same_types(given, program.in_types):
-                shown = ", ".join(map(str, program.in_types))
-                raise self.mismatch(types, f"the {name} takes ({shown})")
+        self.check_takes(types, (*first, *carry), "the condition", cond)
+        self.check_takes(types, (*fixed, *carry), "the body", body)
         if [(t.shape, t.dtype) for t in cond.out_types] != [((), np.dtype(bool))]:
             shown = ", ".join(map(str, cond.out_types))
             raise self.mismatch(types, f"the condition must be a boolean scalar, not ({shown})")

@@ -8,7 +8,6 @@ from typing import Any
 from functrans import errors
 from functrans.ir.program import Program
 from functrans.ir.source import describe
-from functrans.ir.types import same_types
 from functrans.primitives.base import LinearInput, Params, Values, sum_of
 from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.custom.tracing import standing
@@ -34,9 +33,7 @@ class LinearSolve(Expanded):
     push: Any = None
 
     def abstract_eval(self, *types: Any, solve: Program, consts: int, **programs: Any) -> Any:
-        wanted = solve.in_types
-        if not same_types(types, wanted):
-            raise self.mismatch(types, f"the solver takes ({', '.join(map(str, wanted))})")
+        self.check_takes(types, types, "the solver", solve)
         return solve.out_types
 
     def expansion(self, types: Any, params: Params) -> Program:
@@ -66,13 +63,13 @@ class LinearSolve(Expanded):
         if any(isinstance(x, LinearInput) for x in args[:n]) or any(c is not None for c in ct[k:]):
             raise errors.NotLinear(
                 "custom_linear_solve is linear only in b and x, not in values that its functions "
-                f"close over or in their aux, at\n    {describe(_source())}\n"
+                f"close over or in their aux, at\n    {describe(derived_here()[0])}\n"
                 "For the derivative at a point use vjp, or linearize the function first."
             )
         if params["transpose_solve"] is None:
             raise errors.MissingArgument(
                 "reverse mode through custom_linear_solve solves the transposed equation, which "
-                f"needs transpose_solve, at\n    {describe(_source())}\n"
+                f"needs transpose_solve, at\n    {describe(derived_here()[0])}\n"
                 "Pass transpose_solve=(vecmat, b) -> x, or symmetric=True if the linear map is its "
                 "own transpose."
             )
@@ -111,7 +108,3 @@ def tangents_of(t: Any, program: Program, primals: Sequence[Any], tangents: Sequ
 def with_zeros(tangents: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     """Replace None by zeros of the given types."""
     return [literal(0, t) if x is None else x for x, t in zip(tangents, types, strict=True)]
-
-
-def _source() -> Any:
-    return derived_here()[0]

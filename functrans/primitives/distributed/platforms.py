@@ -21,7 +21,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, mul, sub
-from functrans.primitives.indexing.sorting import take_along
+from functrans.primitives.indexing.sorting import TopK
 from functrans.primitives.random.bits import over_batch
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, typeof
@@ -139,12 +139,11 @@ class RngUniform(Primitive):
         return add(low, convert_element_type(mul(u, width), dtype=dtype)), 0
 
 
-class ApproxTopK(Primitive):
+class ApproxTopK(TopK):
     """The k largest (or smallest) elements along an axis and their positions. On TPU a share of
     1 - recall_target may be missed; elsewhere the result is exact."""
 
     name: str = "approx_top_k"
-    multiple_results: bool = True
     axis_params: tuple[str, ...] = ("reduction_dimension",)
 
     def abstract_eval(self, x: ArrayType, *, k: int, reduction_dimension: int, **how: Any) -> Any:
@@ -172,12 +171,6 @@ class ApproxTopK(Primitive):
 
     def lower(self, ctx: Any, x: Any, **how: Any) -> Any:
         return ctx.via_jax(_search(**how), x)
-
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, reduction_dimension: int, **how: Any) -> Any:
-        return take_along(tangents[0], out[1], reduction_dimension), None
-
-    def cost(self, in_types: Any, out_types: Any, *, k: int, **how: Any) -> Cost:
-        return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))
 
 
 def _search(*, is_max_k: bool, **how: Any) -> Any:

@@ -156,14 +156,14 @@ class TopK(Primitive):
         order = list(range(last + 1))
         order[axis], order[last] = last, axis
         if axis != last:
-            x = ctx.transpose(x, order)
+            x = hlo.transpose(x, order)
         outs = chlo.top_k(x, k)
-        return list(outs) if axis == last else [ctx.transpose(y, order) for y in outs]
+        return list(outs) if axis == last else [hlo.transpose(y, order) for y in outs]
 
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, k: int, axis: int) -> Any:
-        return take_along(tangents[0], out[1], axis), None
+    def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
+        return take_along(tangents[0], out[1], how[self.axis_params[0]]), None
 
-    def cost(self, in_types: Any, out_types: Any, *, k: int, axis: int) -> Cost:
+    def cost(self, in_types: Any, out_types: Any, *, k: int, **how: Any) -> Cost:
         return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))
 
 

@@ -124,7 +124,7 @@ class RandomUnwrap(Random):
             raise self.mismatch(
                 (keys,), "takes typed keys", "Make one with random.key(seed) or wrap_key_data."
             )
-        return ArrayType((*keys.shape, *key_shape(impl_of(keys.dtype))), UINT32)
+        return word_type(keys)
 
     def reference(self, keys: Any) -> Any:
         return np.asarray(jax.random.key_data(keys))
