@@ -415,8 +415,7 @@ class Lowering:
     def few_terms(
         self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
     ) -> list[tuple[Any, Any]] | None:
-        """Return the slices of x and y whose products to add, if that is faster on this platform
-        than a matrix product; else None."""
+        """Return slices of x and y to multiply and add, if that is faster here than one product."""
         a, b = self.in_types
         if self.platform != "cpu" or not cpu.has_few_terms(a, b, lhs, rhs, out):
             return None
@@ -451,8 +450,7 @@ class Lowering:
     def _alone(
         self, emit: Callable[..., Sequence[Any]], key: Any, results: Sequence[Any], *operands: Any
     ) -> Any:
-        """Emit operations in a function that XLA:CPU does not inline. Calls with the same key, types
-        and name share it."""
+        """Emit what XLA:CPU must not inline; calls of one key, types and name share the function."""
         name = getattr(ir.Location.current, "name_str", "")
         kinds = [x.type for x in operands]
         shared = (Lowering, key, *kinds, *results, name)

@@ -46,8 +46,7 @@ def check(program: Program) -> Program:
 
 
 def check_program(program: Any, name: str) -> None:
-    """Raise InvalidArgument unless the argument of a function is a Program, and CheckError if it
-    was parsed and is not well formed."""
+    """Raise InvalidArgument unless it is a Program, CheckError if it was parsed and is ill-formed."""
     _check_kind(program, name)
     if program.marks.unchecked:
         check(program)

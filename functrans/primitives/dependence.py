@@ -138,8 +138,7 @@ def is_pure(e: Equation) -> bool:
 
 
 def operation_key(primitive: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a key that is equal for equal primitives and operands, in either order if the operation
-    is commutative."""
+    """Return a key of an operation; operands of a commutative one may come in either order."""
     for v in operands:
         if v.__class__ is Literal:
             operands = tuple(map(_atom, operands))
@@ -166,8 +165,7 @@ def parameters_key(e: Equation) -> tuple[Any, ...]:
 
 
 def same_parameters(e: Equation, other: Equation) -> bool:
-    """Return whether two equations of one primitive have equal parameters; programs are equal if
-    their equations are."""
+    """Return whether equations of one primitive have equal parameters, programs by `structure`."""
     if e.params is other.params or not (e.params or other.params):
         return True
     try:

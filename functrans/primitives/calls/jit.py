@@ -310,8 +310,7 @@ def _jitted(
     kwargs: dict[str, Any],
     operands: tuple[type[Any], ...],
 ) -> Callable[..., Any]:
-    """Return a call as a function of its operands, jitted by JAX, whose cache look-up is faster
-    than ours."""
+    """Return a call as a function of its operands, jitted by JAX: its look-up is faster than ours."""
     values = (*args, *kwargs.values())
 
     def run(*arrays: Any) -> Any:

@@ -68,8 +68,7 @@ def joined(groups: Iterable[Sequence[T]], more: Iterable[Sequence[T]]) -> list[T
 
 
 def while_operands(xs: Sequence[T], params: Mapping[str, Any]) -> tuple[list[T], list[T], list[T]]:
-    """Split operands of a `while` with these parameters into consts of the condition, consts of the
-    body, and carry."""
+    """Split operands of a `while`: consts of the condition, consts of the body, carry."""
     n = params["cond_consts"]
     m = n + params["body_consts"]
     return list(xs[:n]), list(xs[n:m]), list(xs[m:])

@@ -52,8 +52,7 @@ class Commoned(NamedTuple):
 
 @memoized
 def commoned(body: Program, layout: LoopLayout) -> Commoned | None:
-    """Return the loop without what its steps compute twice. None if they do not, or if it is too
-    little work to carry the result."""
+    """Return the loop without what its steps compute twice; None if carrying it saves too little."""
     equations, outputs, alike = _distinct(body)
     after, again = _next_values(body.inputs, equations, outputs, alike, layout)
     if not again:

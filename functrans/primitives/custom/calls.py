@@ -220,8 +220,7 @@ def as_type(x: Any, t: ArrayType) -> Any:
 
 
 def closed_over(name: str) -> Exception:
-    """Return the error for differentiating with respect to a value that a custom function closes
-    over."""
+    """Return the error for a derivative by a value that a custom function closes over."""
     return errors.ClosedOverTracer(
         f"cannot differentiate with respect to a value that {name} closes over: its custom rule "
         f"covers only its arguments, {here()}\n"

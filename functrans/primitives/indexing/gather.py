@@ -296,8 +296,7 @@ def filled_with_zero(params: dict[str, Any]) -> dict[str, Any]:
 def batched_axes(
     t: Any, operand_batched: bool, indices_batched: bool, params: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the parameters with a leading batch axis on the slices, and on the operand and the
-    indices if they are batched."""
+    """Return the parameters with a leading batch axis on the slices and on what else is batched."""
     new = 1 + max((*params["operand"], *params["indices"]), default=-1)
     made = {**params, "slices": (new, *params["slices"])}
     if operand_batched:

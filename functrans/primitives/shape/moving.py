@@ -28,8 +28,7 @@ class Moving(Primitive):
 
 
 class Structural(Moving):
-    """Base class of data movement with one operand. Applied to a literal it returns a literal, not
-    an equation."""
+    """Base class of data movement of one operand; of a literal it makes a literal, no equation."""
 
     in_kernel = True
     linear_in: tuple[int, ...] = (0,)
