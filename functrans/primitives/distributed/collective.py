@@ -159,7 +159,7 @@ class PSum(Collective):
     """The sum over the examples."""
 
     name = "psum"
-    flops = 1
+    flops: float = 1
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
         check_numbers(self, x)

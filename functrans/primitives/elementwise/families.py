@@ -53,7 +53,7 @@ class Elementwise(Primitive):
 
     in_kernel = True
     takes: tuple[str, ...] = ANY
-    flops = 1
+    flops: float = 1
 
     def check_dtype(self, types: Sequence[ArrayType]) -> None:
         for t in types:
@@ -128,7 +128,7 @@ class Unary(Elementwise):
         self.via = via
         self.linear_in: tuple[int, ...] = (0,) if linear else ()
         self.result = result
-        self.flops = flops
+        self.flops: float = flops
         super().__init__(name)
 
     def __call__(self, x: Any, **params: Any) -> Any:
@@ -187,7 +187,7 @@ class Binary(Elementwise):
         self.numpy: Any = numpy or getattr(np, name)
         self.op: Any = op or operation_named(name)
         self.op_name: str | None = operation_name(self.op)
-        self.flops = flops
+        self.flops: float = flops
         super().__init__(name)
 
     def __call__(self, x: Any, y: Any) -> Any:

@@ -111,7 +111,7 @@ class Special(Elementwise):
         self.partials: Sequence[Callable[..., Any] | None] = partials
         self.numpy: Callable[..., Any] = numpy
         self.same: Any = same or getattr(jax.lax, name)
-        self.flops = flops
+        self.flops: float = flops
         super().__init__(name)
 
     def abstract_eval(self, *types: ArrayType) -> ArrayType:

@@ -170,7 +170,7 @@ class RandomBits(Random):
     """`shape` unsigned integers of `bit_width` bits from each key."""
 
     name = "random_bits"
-    flops = _HASH_COST
+    flops: float = _HASH_COST
 
     def abstract_eval(
         self,
@@ -214,7 +214,7 @@ class RandomSplit(Random):
     """`shape` new keys from each key."""
 
     name = "random_split"
-    flops = _HASH_COST / 2
+    flops: float = _HASH_COST / 2
 
     def abstract_eval(
         self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT, partitionable: bool = True

@@ -34,7 +34,7 @@ class RandomGamma(Random):
     """One sample per parameter `a`; its logarithm if `log_space`."""
 
     name = "random_gamma"
-    flops = 1000
+    flops: float = 1000
     at_own_dtype = True
 
     def abstract_eval(

@@ -40,7 +40,7 @@ class Cumulative(Primitive):
     `reverse`."""
 
     in_kernel = True
-    flops = 1
+    flops: float = 1
     axis_params: tuple[str, ...] = ("axis",)
     takes: tuple[str, ...] = ew.NUMBERS
 
