@@ -126,6 +126,12 @@ def smaller(equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], 
     )
 
 
+def spread(values: Iterable[Any], where: Iterable[bool]) -> list[Any]:
+    """Return the values, in order, at the places where `where` holds; None at the others."""
+    rest = iter(values)
+    return [next(rest) if here else None for here in where]
+
+
 # --- equal equations ------------------------------------------------------------------------------
 
 # Not max and min: for 0.0 and -0.0 the result may depend on the order of the operands.
@@ -208,13 +214,6 @@ def structure(x: Any, lines: bool = False) -> Any:
 # value is not stored if cheap operations (one flop per element, or data movement) compute it from
 # smaller values or from values that are stored anyway: 1 - y from y, a broadcast from its operand.
 # XLA fuses these operations into their users, so this saves time as well as memory.
-
-
-def spread(values: Iterable[Any], where: Iterable[bool]) -> list[Any]:
-    """Return the values, in order, at the places where `where` holds; None at the others."""
-    rest = iter(values)
-    return [next(rest) if here else None for here in where]
-
 
 _MOST = 8  # a value made of more values than this is stored
 

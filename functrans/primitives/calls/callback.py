@@ -70,8 +70,7 @@ class FlatCall:
 
 class Callback(HigherOrderPrimitive):
     """Call a Python function. `results`: the types of its results; None: it has none, whatever it
-    returns. The other parameters are `maps` and those of the user's function, each of some of the
-    three."""
+    returns. Of the other parameters, which are `maps` and the user's, each of the three has some."""
 
     # It holds a Python function, not a Program. As a higher-order primitive its rules receive the
     # transformation, nothing is cached per signature, and it is not linearized on its own.
