@@ -122,25 +122,6 @@ def dot(
     )
 
 
-def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: PrecisionLike = None) -> Array:
-    """Multiply matrices batched along equal leading axes.
-
-    Source: jax.lax.batch_matmul
-
-    Example:
-        >>> import numpy as np
-        >>> batch_matmul(np.ones((5, 2, 3)), np.ones((5, 3, 4))).shape
-        (5, 2, 4)
-    """
-    x, y = typeof(lhs), typeof(rhs)
-    if x.ndim != y.ndim or x.ndim < 2:
-        raise errors.InvalidArgument(
-            f"batch_matmul({x}, {y}): both must have the same number of axes, at least two, {here()}"
-        )
-    stack = tuple(range(x.ndim - 2))
-    return dot_general(lhs, rhs, (((x.ndim - 1,), (x.ndim - 2,)), (stack, stack)), precision=precision)
-
-
 # --- arguments ------------------------------------------------------------------------------------
 
 
@@ -257,4 +238,4 @@ def _width(dtype: Any) -> tuple[Any, ...]:
     return False, -1, -1, 1, True
 
 
-__all__ = ["DotAlgorithmPreset", "Precision", "batch_matmul", "dot", "dot_general"]
+__all__ = ["DotAlgorithmPreset", "Precision", "dot", "dot_general"]

@@ -33,7 +33,7 @@ __all__ = [
     "convert_element_type", "cos", "cosh", "digamma", "div", "eq", "erf", "erf_inv", "erfc",
     "exp", "exp2", "expm1", "floor", "ge", "gt", "imag", "integer_pow", "is_finite", "le",
     "lgamma", "log", "log1p", "log2", "logistic", "lt", "max", "min", "mul", "mulhi", "ne", "neg",
-    "one_minus_square", "population_count", "pow", "random_gamma_grad", "real", "reciprocal",
+    "one_minus_square", "population_count", "pow", "random_gamma_grad", "real",
     "reduce_precision", "rem", "round", "rsqrt", "select", "select_n", "shift_left",
     "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "sub",
     "tan", "tanh",
@@ -293,18 +293,6 @@ def integer_pow(x: ArrayLike, y: int) -> Array:
     0.125
     """
     return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": integer(y, "integer_pow", "y")})
-
-
-def reciprocal(x: ArrayLike) -> Array:
-    """Return 1 / x.
-
-    Source: `jax.lax.reciprocal`.
-
-    >>> from functrans import lax
-    >>> print(lax.reciprocal(4.0))
-    0.25
-    """
-    return integer_pow(x, -1)
 
 
 def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:

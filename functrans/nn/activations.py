@@ -6,7 +6,6 @@ custom derivative (relu at 0), the formula here is chosen so that its derivative
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -16,25 +15,19 @@ from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import ufuncs
 from functrans.numpy.arithmetic import logaddexp
 from functrans.numpy.promotion import axis_index, cast, invalid, mismatch, to_inexact, value_of
-from functrans.numpy.selecting import where as select_where
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.arithmetic import integer_pow
-from functrans.primitives.elementwise.families import add, ge, gt, le, mul, neg, splat
+from functrans.primitives.elementwise.families import add, ge, le, mul, neg, splat
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erfc
-from functrans.primitives.elementwise.transcendental import exp, expm1, log1p, logistic
+from functrans.primitives.elementwise.transcendental import exp, log1p, logistic
 from functrans.primitives.elementwise.transcendental import tanh as tanh_of
 from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike
 
-__all__ = [
-    "elu", "gelu", "glu", "leaky_relu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus",
-    "swish", "tanh",
-]  # fmt: skip
+__all__ = ["gelu", "glu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus", "swish", "tanh"]
 
-
-_with_number = functools.partial(composite, numbers=(int, float))  # numbers are operands
 
 # --- operands -------------------------------------------------------------------------------------
 
@@ -72,12 +65,6 @@ def _zero(x: Any) -> Any:
     return splat(0, typeof(x))
 
 
-def _times(x: Any, factor: Any) -> Any:
-    """Return x * factor, where factor may be an array that is broadcast."""
-    plain = factor.__class__ in (int, float) and is_inexact(typeof(x).dtype)
-    return mul(x, factor) if plain else ufuncs.multiply(x, factor)
-
-
 def _compare(by: Any, x: Any, number: float) -> Any:
     """Compare x with a number; complex numbers as `jnp.greater` does."""
     y = splat(number, typeof(x))
@@ -86,13 +73,6 @@ def _compare(by: Any, x: Any, number: float) -> Any:
 
 def _is_complex(x: Any) -> bool:
     return dtype_class(typeof(x).dtype) == "complex"
-
-
-def _where(mask: Any, x: Any, y: Any) -> Any:
-    """Select x where the mask is true, else y."""
-    if typeof(x) is typeof(y) and typeof(mask).shape == typeof(x).shape:
-        return select_n(mask, y, x)
-    return select_where(mask, x, y)
 
 
 # --- rectifiers -----------------------------------------------------------------------------------
@@ -110,28 +90,6 @@ def relu(x: ArrayLike) -> Array:
     """
     x = _numbers(x, "relu")
     return select_n(_compare(le, x, 0), x, _zero(x))
-
-
-@_with_number
-def leaky_relu(x: ArrayLike, negative_slope: ArrayLike = 1e-2) -> Array:
-    """x where x >= 0, else negative_slope * x.
-
-    Source: `jax.nn.leaky_relu`.
-    """
-    x = value_of(x, "leaky_relu")
-    return _where(_compare(ge, x, 0), x, _times(x, negative_slope))
-
-
-@_with_number
-def elu(x: ArrayLike, alpha: ArrayLike = 1.0) -> Array:
-    """x where x > 0, else alpha * (exp(x) - 1).
-
-    Source: `jax.nn.elu`.
-    """
-    x = _floats(x, "elu", weak=True)
-    positive = _compare(gt, x, 0)
-    below = expm1(select_n(positive, x, _zero(x)))  # large x must not overflow where it is unused
-    return _where(positive, x, _times(below, alpha))
 
 
 # --- smooth ---------------------------------------------------------------------------------------

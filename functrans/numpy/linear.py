@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from jax.lax import PrecisionLike
 
 from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType
 from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy import primitives
@@ -24,15 +23,14 @@ from functrans.numpy.promotion import (
     axis_index,
     broadcast_shape,
     cast,
-    expand,
     invalid,
     mismatch,
     promote_dtypes,
 )
-from functrans.trace import ARRAYS, full, literal, materialize, typeof
+from functrans.trace import ARRAYS, materialize, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["diag", "dot", "inner", "matmul", "outer", "tensordot", "vdot"]
+__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
 
 Axes = tuple[int, ...]
 
@@ -268,18 +266,6 @@ def tensordot(
     return _summed("tensordot", a, b, ours, theirs, precision, preferred_element_type)
 
 
-def zero_beside(a: Any, offset: Any, axis1: int, axis2: int) -> Any:
-    """Zero all elements off a diagonal of two axes; `offset` may be a tracer."""
-    a = array_of(a, "diagonal")
-    t, index = typeof(a), np.dtype("int32")
-    if dtype_class(typeof(offset).dtype) not in ("int", "uint"):
-        raise invalid("diagonal", f"offset must be an integer, got {typeof(offset)}")
-    axes = [axis_index(axis, t.ndim, "diagonal") for axis in (axis1, axis2)]
-    row, column = [primitives.iota(dtype=index, shape=t.shape, dimension=i) for i in axes]
-    moved = primitives.add(row, expand(cast(offset, index), t.shape))
-    return primitives.select_n(primitives.eq(moved, column), full(0, t), a)
-
-
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """Return the elements a[i, i + offset] of two axes, along a new last axis.
 
@@ -310,24 +296,3 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     )
     main = t.ndim == 2 and n == m and offset == 0
     return cast(a, t.dtype) if main else a  # as in JAX, whose main diagonals are not weak
-
-
-def diag(v: Any, k: int = 0) -> Any:
-    """Return the diagonal of a matrix, or the matrix with a given diagonal.
-
-    Source: `jax.numpy.diag`.
-    """
-    v = array_of(v, "diag")
-    t = typeof(v)
-    if t.ndim == 2:
-        return diagonal(v, k)
-    if t.ndim != 1:
-        raise invalid("diag", f"takes a vector or a matrix, got {t}")
-    n = t.shape[0] + abs(k)
-    config = ((k, 0, 0) if k >= 0 else (0, -k, 0),)
-    wide = primitives.pad(v, literal(0, ArrayType((), t.dtype, t.weak_type)), config=config)
-    columns = primitives.broadcast_in_dim(wide, shape=(n, n), dimensions=(1,))
-    places = typeof(columns).update(dtype=np.dtype("int32"), weak_type=False)
-    row, column = [primitives.iota(dtype=places.dtype, shape=(n, n), dimension=i) for i in (0, 1)]
-    on = primitives.eq(primitives.add(row, literal(k, places)), column)
-    return primitives.select_n(on, literal(0, typeof(columns)), columns)

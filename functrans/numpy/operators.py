@@ -28,7 +28,6 @@ from functrans.numpy import (
     indexing,
     linear,
     moments,
-    primitives,
     promotion,
     reductions,
     selecting,
@@ -285,36 +284,6 @@ def _astype(self: Tracer, dtype: Any, copy: bool = False, device: Any = None) ->
     return selecting.astype(self, dtype, copy=copy, device=device)
 
 
-def _view(self: Tracer, dtype: Any = None, type: None = None) -> Any:
-    return self if dtype is None else selecting.view(self, dtype)
-
-
-def _compress(self: Tracer, condition: Any, axis: int | None = None, **how: Any) -> Any:
-    """Source: `jax.Array.compress`."""
-    return _by_jax("compress")(condition, self, axis, **how)
-
-
-def _byteswap(self: Tracer) -> Any:
-    """Reverse the bytes of each element. Source: `jax.Array.byteswap`."""
-    if dtype_class(self.dtype) == "complex":
-        return primitives.complex_(_byteswap(primitives.real(self)), _byteswap(primitives.imag(self)))
-    if self.itemsize == 1:
-        return self
-    parts = selecting.view(shaping.expand_dims(self, -1), "uint8")
-    swapped = selecting.view(primitives.rev(parts, dimensions=(parts.ndim - 1,)), self.dtype)
-    return shaping.squeeze(swapped, -1)
-
-
-def _to_device(self: Tracer, device: Any, *, stream: Any = None) -> Any:
-    """Return the tracer itself: it has no device.
-
-    Source: `jax.Array.to_device`.
-    """
-    if stream is not None:
-        raise promotion.invalid("to_device", "stream is not supported")
-    return self
-
-
 def _flat(self: Tracer) -> Any:
     raise errors.NotSupported(f"x.flat of a {self.type} is not supported, {here()}\nUse x.ravel().")
 
@@ -332,41 +301,33 @@ def _block_until_ready(self: Tracer) -> Any:
     return self
 
 
-def _swap_last(self: Tracer) -> Any:
-    if self.ndim < 2:
-        raise promotion.invalid("x.mT", f"needs at least two axes, got {self.type}")
-    return shaping.swapaxes(self, -1, -2)
-
-
 _NAMED = {  # functions whose first argument is the array
-    reductions: "all any argmax argmin cumprod cumsum max min prod sum trace",
+    reductions: "all any argmax argmin cumprod cumsum max min prod sum",
     moments: "mean std var",
     shaping: "copy diagonal squeeze swapaxes",
     taking: "nonzero take",
     arithmetic: "round",
     linear: "dot",
 }
-_JAXS = "argpartition argsort choose ptp repeat searchsorted sort"
+_JAXS = "argpartition argsort choose ptp repeat searchsorted sort trace"
+_INHERITED = "byteswap compress to_device view"  # JAX's methods of its tracers
 _METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(module, name) for module, names in _NAMED.items() for name in names.split()},
     **{name: _by_jax(name) for name in _JAXS.split()},
+    **{name: getattr(jax.core.Tracer, name) for name in _INHERITED.split()},
     "astype": _astype,
     "block_until_ready": _block_until_ready,
-    "byteswap": _byteswap,
     "clip": selecting.clip,
-    "compress": _compress,
     "conj": ufuncs.conjugate,
     "conjugate": ufuncs.conjugate,
     "flatten": _flatten,
     "ravel": _flatten,
     "reshape": _reshape,
-    "to_device": _to_device,
     "transpose": _transpose,
-    "view": _view,
 }
 _PROPERTIES: dict[str, Callable[..., Any]] = {
     "T": shaping.transpose,
-    "mT": _swap_last,
+    "mT": shaping.matrix_transpose,
     "real": ufuncs.real,
     "imag": ufuncs.imag,
     "at": indexing.At,

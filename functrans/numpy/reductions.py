@@ -12,7 +12,6 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
 from functrans.numpy import primitives
-from functrans.numpy.linear import diagonal, zero_beside
 from functrans.numpy.promotion import (
     BOOL,
     align,
@@ -30,24 +29,10 @@ from functrans.numpy.promotion import (
 from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
-from functrans.trace import concrete_value, literal, materialize, typeof
+from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
-__all__ = [
-    "all",
-    "amax",
-    "amin",
-    "any",
-    "argmax",
-    "argmin",
-    "cumprod",
-    "cumsum",
-    "max",
-    "min",
-    "prod",
-    "sum",
-    "trace",
-]
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "min", "prod", "sum"]
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
@@ -254,25 +239,6 @@ def min(
 
 
 amax, amin = max, min
-
-
-def trace(
-    a: ArrayLike,
-    offset: int = 0,
-    axis1: int = 0,
-    axis2: int = 1,
-    dtype: DTypeLike | None = None,
-    out: None = None,
-) -> Array:
-    """Return the sum of a diagonal of two axes; `offset` may be a tracer.
-
-    Source: `jax.numpy.trace`.
-    """
-    if concrete_value(offset) is None:
-        return sum(zero_beside(a, offset, axis1, axis2), axis=(axis1, axis2), dtype=dtype)
-    d = diagonal(a, offset, axis1, axis2)
-    t = typeof(d)
-    return sum(d, axis=t.ndim - 1, dtype=dtype)
 
 
 def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims: Any) -> Any:

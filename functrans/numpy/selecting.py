@@ -1,17 +1,14 @@
-"""Selection, clipping, casts and bit views."""
+"""Selection, clipping and casts."""
 
 from __future__ import annotations
 
 from typing import Any, overload
 
-import numpy as np
-
 from functrans import errors
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placeable
 from functrans.numpy import primitives
 from functrans.numpy.promotion import (
-    BOOL,
     SCALARS,
     align,
     another,
@@ -28,15 +25,10 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.taking import nonzero
 from functrans.numpy.ufuncs import maximum, minimum, truth
-from functrans.primitives.elementwise.conversion import real_dtype
-from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import materialize, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
 __all__ = ["astype", "clip", "where"]
-
-
-BYTE = np.dtype("uint8")
 
 
 @overload
@@ -141,55 +133,3 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Dev
         x = primitives.real(x)
     made = materialize(cast(x, to))
     return another(made, x) if copy else made
-
-
-def view(x: Any, dtype: Any) -> Any:
-    """Reinterpret the bits as another dtype; if the item sizes differ, the last axis is resized.
-
-    Source: `jax.Array.view`.
-    """
-    x = array_of(x, "view")
-    t = typeof(x)
-    to = user_dtype(dtype)
-    if t.dtype == to:
-        return x
-    if BOOL in (t.dtype, to):
-        return _view_bool(x, t, to)
-    if "complex" in (dtype_class(t.dtype), dtype_class(to)):
-        return _view_complex(x, t, to)
-    old, new = np.dtype(t.dtype).itemsize, np.dtype(to).itemsize
-    if old == new:
-        return primitives.bitcast_convert_type(x, dtype=to)
-    if not t.shape:
-        raise invalid("view", f"a scalar {t} cannot become {to}, which has a different size")
-    if old > new:
-        y = primitives.bitcast_convert_type(x, dtype=to)
-        return primitives.reshape(y, shape=(*t.shape[:-1], t.shape[-1] * old // new))
-    if t.shape[-1] * old % new:
-        raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
-    ratio = new // old
-    x = primitives.reshape(x, shape=(*t.shape[:-1], t.shape[-1] // ratio, ratio))
-    return primitives.bitcast_convert_type(x, dtype=to)
-
-
-def _view_complex(x: Any, t: ArrayType, to: Any) -> Any:
-    """A complex number is two floats, its real and its imaginary part."""
-    if dtype_class(t.dtype) == "complex":
-        if not t.shape:
-            raise invalid("view", f"a scalar {t} cannot become {to}, which has a different size")
-        parts = [primitives.reshape(p, shape=(*t.shape, 1)) for p in (primitives.real(x), primitives.imag(x))]
-        pairs = primitives.concatenate(*parts, dimension=t.ndim)
-        return view(primitives.reshape(pairs, shape=(*t.shape[:-1], 2 * t.shape[-1])), to)
-    part = real_dtype(to)
-    x = view(x, part)
-    *lead, n = typeof(x).shape or (1,)
-    if n % 2:
-        raise invalid("view", f"the last axis of {t} does not divide into elements of {to}")
-    pairs = primitives.reshape(x, shape=(*lead, n // 2, 2))
-    ends = [slice_axis(pairs, len(lead) + 1, i, i + 1) for i in (0, 1)]
-    return primitives.complex_(*[primitives.reshape(p, shape=(*lead, n // 2)) for p in ends])
-
-
-def _view_bool(x: Any, t: ArrayType, to: Any) -> Any:
-    """A boolean is a byte, true unless it is 0."""
-    return view(cast(x, BYTE), to) if t.dtype == BOOL else cast(view(x, BYTE), to)

@@ -6,30 +6,18 @@ import operator
 from typing import Any
 
 import numpy as np
-from jax.lax import GatherScatterMode
 
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
-from functrans.lax.arguments import mode_of, promises
+from functrans.lax.arguments import mode_of
 from functrans.numpy import primitives
 from functrans.numpy.arithmetic import remainder
-from functrans.numpy.index_plans import index_dtype, wrapped
 from functrans.numpy.indexing import AtRef, fill_of, getitem
 from functrans.numpy.primitives import reshape, select_n
-from functrans.numpy.promotion import (
-    array_of,
-    axis_index,
-    broadcast_shape,
-    captured,
-    cast,
-    cast_to,
-    expand,
-    invalid,
-    promote_dtypes,
-)
+from functrans.numpy.promotion import array_of, axis_index, captured, cast, expand, invalid, promote_dtypes
 from functrans.numpy.ufuncs import truth
-from functrans.primitives.indexing.gather import FILL, PROMISE, gather
+from functrans.primitives.indexing.gather import FILL, PROMISE
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike
 
@@ -86,88 +74,6 @@ def _check_integers(indices: Any, name: str) -> None:
         raise errors.NotIntegers(
             f"{name}: indices must be of integer type, got {t}, {here()}\nCast them with i.astype(int)."
         )
-
-
-def take_along_axis(
-    arr: ArrayLike,
-    indices: ArrayLike,
-    axis: int | None = -1,
-    mode: GatherScatterMode | str | None = None,
-    fill_value: ArrayLike | None = None,
-    *,
-    wrap_negative_indices: bool | None = None,
-) -> Array:
-    """Take, for each position of `indices`, the element of arr with that index along an axis.
-
-    Arguments:
-      arr, indices: arrays of equal numbers of axes; the other axes broadcast.
-      axis: None: of arr flattened, with a vector of indices.
-      mode, fill_value: as in `take`.
-
-    Source: `jax.numpy.take_along_axis`.
-
-    Example:
-      >>> import functrans.numpy as jnp
-      >>> x = jnp.array([[3.0, 1.0], [5.0, 7.0]])
-      >>> print(jnp.take_along_axis(x, jnp.argmax(x, 1, keepdims=True), 1))
-      [[3.]
-       [7.]]
-    """
-    name = "take_along_axis"
-    a, i = array_of(arr, name), array_of(indices, name, 1)
-    _check_integers(i, name)
-    if axis is None:
-        if typeof(i).ndim != 1:
-            raise invalid(name, f"indices must be a vector if axis=None, got shape {typeof(i).shape}")
-        a, axis = reshape(a, shape=(typeof(a).size,)), 0
-    t, ti = typeof(a), typeof(i)
-    if t.ndim != ti.ndim:
-        raise invalid(name, f"arr and indices must have equally many axes, got {t} and {ti}")
-    axis = axis_index(axis, t.ndim, name)
-    others = broadcast_shape(
-        [(*s[:axis], *s[axis + 1 :]) for s in (t.shape, ti.shape)], name, (t, ti), errors.InvalidArgument
-    )
-    out_shape = (*others[:axis], ti.shape[axis], *others[axis:])
-    if t.shape[axis] == 0 or 0 in out_shape:
-        return full(0, ArrayType(out_shape, t.dtype))
-    if wrap_negative_indices is None:
-        wrap_negative_indices = mode != "promise_in_bounds"
-    signed = dtype_class(ti.dtype) == "int"
-    i = cast_to(i, index_dtype(t.shape))
-    if wrap_negative_indices and signed:
-        i = wrapped(i, (t.shape[axis],))
-    how = promises(mode_of(mode, FILL, name), False, False)
-    fill = fill_of(fill_value, t.dtype, name)
-    if how["mode"] == FILL and fill is not None:
-        how["fill"] = fill
-    return materialize(_gather_along(a, i, axis, how))
-
-
-def _gather_along(a: Any, i: Any, axis: int, how: dict[str, Any]) -> Any:
-    """Gather along one axis. Another axis is a batch axis if neither size is 1, a window of a if
-    the size of the indices is 1, and dropped from a if the size of a is 1."""
-    shape, index_shape = typeof(a).shape, typeof(i).shape
-    operand = tuple(range(len(shape)))
-    batch = [d for d, n in enumerate(index_shape) if d == axis or n != 1]
-    indices, sizes, slices = [], [1] * len(shape), []
-    for d in operand:
-        name = d if d != axis and shape[d] != 1 else len(shape) + d
-        if d in batch:
-            indices.append(name)
-        else:
-            sizes[d], name = shape[d], d
-        slices.append(name)
-    i = reshape(i, shape=(*[index_shape[d] for d in batch], 1))
-    return gather(
-        a,
-        i,
-        operand=operand,
-        indices=tuple(indices),
-        slices=tuple(slices),
-        indexed=(axis,),
-        sizes=tuple(sizes),
-        **how,
-    )
 
 
 # --- indices of elements --------------------------------------------------------------------------
@@ -256,4 +162,4 @@ def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
     return made[::-1]
 
 
-__all__ = ["nonzero", "take", "take_along_axis"]
+__all__ = ["nonzero", "take"]

@@ -112,11 +112,10 @@ _ELEMENTWISE = (
 )
 # Functions of arrays and static integers, strings and None; floats are operands.
 _WITH_OPTIONS = (
-    "argmax argmin cumprod cumsum diag diagonal dot imag inner outer clip ravel round sinc trace "
-    "trunc unstack vdot"
+    "argmax argmin cumprod cumsum diagonal dot imag inner outer clip ravel round sinc trunc unstack vdot"
 )
 # Functions of arrays and options, where floats are static too: fill values must be concrete.
-_WITH_FILLING = "take take_along_axis"
+_WITH_FILLING = "take"
 
 _OPERANDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), (int, float, complex)),
