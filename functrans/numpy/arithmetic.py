@@ -11,8 +11,6 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.types import dtype_class, is_inexact
-from functrans.numpy import primitives
-from functrans.numpy.primitives import select_n
 from functrans.numpy.promotion import (
     BOOL,
     align,
@@ -28,6 +26,21 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.numpy.ufuncs import numeric, refuse_out, rint
+from functrans.primitives.elementwise.arithmetic import (
+    ceil,
+    floor,
+    integer_pow,
+    max_,
+    pow_,
+    rem,
+    round_,
+    sign,
+)
+from functrans.primitives.elementwise.bitwise import and_, shift_right_logical
+from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
+from functrans.primitives.elementwise.families import add, div, eq, ge, lt, mul, ne, neg, square, sub
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.transcendental import exp, log1p, sin
 from functrans.trace import Tracer, concrete_value, literal, typeof
 from functrans.typing import Array, ArrayLike
 
@@ -74,33 +87,31 @@ def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
         raise mismatch("floor_divide", f"takes real numbers, not {typeof(x)}")
     if kind == "float":
         return _float_divmod(x, y)[0]
-    quotient = primitives.div(x, y)
+    quotient = div(x, y)
     if kind == "uint":
         return quotient
-    signs_differ = primitives.ne(primitives.sign(x), primitives.sign(y))
-    inexact = primitives.ne(primitives.rem(x, y), same(x, 0))
-    return select_n(primitives.and_(signs_differ, inexact), quotient, primitives.sub(quotient, same(x, 1)))
+    signs_differ = ne(sign(x), sign(y))
+    inexact = ne(rem(x, y), same(x, 0))
+    return select_n(and_(signs_differ, inexact), quotient, sub(quotient, same(x, 1)))
 
 
 def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    rest = primitives.rem(x, y)
+    rest = rem(x, y)
     zero = same(x, 0)
     # division by zero: the infinity of x / y, not the NaN of the remainder
-    whole = select_n(primitives.eq(y, zero), primitives.sub(x, rest), x)
-    quotient = primitives.div(whole, y)
-    correct = primitives.and_(
-        primitives.ne(rest, zero), primitives.ne(primitives.sign(y), primitives.sign(rest))
-    )
-    rest = select_n(correct, rest, primitives.add(rest, y))
-    quotient = select_n(correct, quotient, primitives.sub(quotient, same(x, 1)))
-    return primitives.round_(quotient, rounding_method=0), rest
+    whole = select_n(eq(y, zero), sub(x, rest), x)
+    quotient = div(whole, y)
+    correct = and_(ne(rest, zero), ne(sign(y), sign(rest)))
+    rest = select_n(correct, rest, add(rest, y))
+    quotient = select_n(correct, quotient, sub(quotient, same(x, 1)))
+    return round_(quotient, rounding_method=0), rest
 
 
 def _rest(x: Any, y: Any) -> Any:
     """Return `lax.rem`, but 0 for integers divided by zero."""
     if not is_inexact(typeof(x).dtype):
-        y = select_n(primitives.eq(y, same(y, 0)), y, same(y, 1))
-    return primitives.rem(x, y)
+        y = select_n(eq(y, same(y, 0)), y, same(y, 1))
+    return rem(x, y)
 
 
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
@@ -113,9 +124,9 @@ def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     if dtype_class(typeof(x).dtype) == "uint":
         return rest
     zero = same(x, 0)
-    signs_differ = primitives.ne(primitives.lt(rest, zero), primitives.lt(y, zero))
-    correct = primitives.and_(signs_differ, primitives.ne(rest, zero))
-    return select_n(correct, rest, primitives.add(rest, y))
+    signs_differ = ne(lt(rest, zero), lt(y, zero))
+    correct = and_(signs_differ, ne(rest, zero))
+    return select_n(correct, rest, add(rest, y))
 
 
 mod = remainder
@@ -154,17 +165,17 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
                 f"integers cannot be raised to negative powers, got {typeof(x)} ** {exponent}",
                 "Cast the base to float.",
             )
-        return primitives.integer_pow(x, y=exponent)
+        return integer_pow(x, y=exponent)
     x, y = value_of(x, "power"), value_of(y, "power", 1)
     kinds = dtype_class(typeof(x).dtype), dtype_class(typeof(y).dtype)
     if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint"):
         # pow(float, int): differentiable in x also where x is 0
         shape = broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
-        return primitives.pow_(expand(x, shape), expand(y, shape))
+        return pow_(expand(x, shape), expand(y, shape))
     x, y = numeric(*align(x, y, "power"))
     if not is_inexact(typeof(x).dtype):
         return _integer_power(x, y)
-    return primitives.pow_(x, y)
+    return pow_(x, y)
 
 
 pow = power
@@ -188,11 +199,11 @@ def _integer_power(x: Any, y: Any) -> Any:
     result = one = same(x, 1)
     zero = same(x, 0)
     for step in range(6):
-        odd = primitives.ne(primitives.and_(y, one), zero)
-        result = select_n(odd, result, primitives.mul(result, x))
+        odd = ne(and_(y, one), zero)
+        result = select_n(odd, result, mul(result, x))
         if step < 5:
-            x = primitives.mul(x, x)
-            y = primitives.shift_right_logical(y, one)
+            x = mul(x, x)
+            y = shift_right_logical(y, one)
     return result
 
 
@@ -223,31 +234,31 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
     x, y = operands
     if dtype_class(typeof(x).dtype) == "complex":
         return _log_of_complex_sum(x, y, unit)
-    delta = primitives.sub(x, y)
-    undefined = primitives.ne(delta, delta)
+    delta = sub(x, y)
+    undefined = ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
-    x_wins = primitives.ge(delta, same(delta, 0))  # chosen so that the derivative at a tie is 1/2
+    x_wins = ge(delta, same(delta, 0))  # chosen so that the derivative at a tie is 1/2
     largest = select_n(x_wins, y, x)
-    distance = select_n(x_wins, primitives.neg(delta), delta)
+    distance = select_n(x_wins, neg(delta), delta)
     if unit == 1.0:
-        rest = primitives.log1p(primitives.exp(primitives.neg(distance)))
+        rest = log1p(exp(neg(distance)))
     else:
-        rest = primitives.log1p(primitives.exp(primitives.mul(distance, constant(distance, -unit))))
-        rest = primitives.div(rest, constant(rest, unit))
-    return select_n(undefined, primitives.add(largest, rest), primitives.add(x, y))
+        rest = log1p(exp(mul(distance, constant(distance, -unit))))
+        rest = div(rest, constant(rest, unit))
+    return select_n(undefined, add(largest, rest), add(x, y))
 
 
 def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
     """Like `_log_of_sum`, from the operand that is larger in the order of complex numbers and the
     difference; the imaginary part is reduced to [-pi, pi] / unit."""
-    largest = primitives.max_(x, y)
-    distance = primitives.sub(primitives.add(x, y), primitives.add(largest, largest))
-    rest = primitives.log1p(primitives.exp(primitives.mul(distance, constant(distance, unit))))
-    z = primitives.add(largest, primitives.div(rest, same(rest, unit)))
-    angle = primitives.imag(z)
+    largest = max_(x, y)
+    distance = sub(add(x, y), add(largest, largest))
+    rest = log1p(exp(mul(distance, constant(distance, unit))))
+    z = add(largest, div(rest, same(rest, unit)))
+    angle = imag(z)
     half = same(angle, math.pi / unit)
-    turned = remainder(primitives.add(angle, half), primitives.add(half, half))
-    return primitives.complex_(primitives.real(z), primitives.sub(turned, half))
+    turned = remainder(add(angle, half), add(half, half))
+    return complex_(real(z), sub(turned, half))
 
 
 def sinc(x: Any, /) -> Any:
@@ -256,15 +267,15 @@ def sinc(x: Any, /) -> Any:
     Source: `jax.numpy.sinc`.
     """
     x = to_inexact(value_of(x, "sinc"))
-    z = primitives.mul(x, constant(x, math.pi))
+    z = mul(x, constant(x, math.pi))
     # The Taylor series near 0, so that derivatives of every order are correct there.
-    small = primitives.lt(primitives.abs_(z), literal(1e-3, typeof(primitives.abs_(z))))
+    small = lt(abs_(z), literal(1e-3, typeof(abs_(z))))
     safe = select_n(small, z, same(z, 1))
-    z2 = primitives.square(select_n(small, same(z, 0), z))
+    z2 = square(select_n(small, same(z, 0), z))
     series = same(z, 1 / 362880)
     for coefficient in (-1 / 5040, 1 / 120, -1 / 6, 1.0):
-        series = primitives.add(primitives.mul(series, z2), same(z, coefficient))
-    return select_n(small, primitives.div(primitives.sin(safe), safe), series)
+        series = add(mul(series, z2), same(z, coefficient))
+    return select_n(small, div(sin(safe), safe), series)
 
 
 def isnan(x: Any, /) -> Any:
@@ -273,7 +284,7 @@ def isnan(x: Any, /) -> Any:
     Source: `jax.numpy.isnan`.
     """
     x = value_of(x, "isnan")
-    return primitives.ne(x, x)
+    return ne(x, x)
 
 
 def trunc(x: Any) -> Any:
@@ -287,7 +298,7 @@ def trunc(x: Any) -> Any:
         raise mismatch("trunc", f"takes real numbers, not {typeof(x)}")
     if kind != "float":
         return array_of(x, "trunc")
-    return select_n(primitives.lt(x, same(x, 0)), primitives.floor(x), primitives.ceil(x))
+    return select_n(lt(x, same(x, 0)), floor(x), ceil(x))
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
@@ -311,7 +322,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     if kind == "bool":
         raise invalid("round", f"takes numbers, not {t}")
     if kind == "complex":
-        return primitives.complex_(round(primitives.real(a), decimals), round(primitives.imag(a), decimals))
+        return complex_(round(real(a), decimals), round(imag(a), decimals))
     if decimals == 0:
         return rint(a)
     if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more digits than it has
@@ -319,9 +330,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     factor = 10.0 ** abs(decimals)
     narrow = np.dtype(t.dtype).itemsize < 4
     x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a
-    there, back = (primitives.mul, primitives.div) if decimals > 0 else (primitives.div, primitives.mul)
+    there, back = (mul, div) if decimals > 0 else (div, mul)
     factor = constant(x, factor)
-    y = back(primitives.round_(there(x, factor), rounding_method=1), factor)
+    y = back(round_(there(x, factor), rounding_method=1), factor)
     return cast(y, t.dtype, typeof(y).weak_type)
 
 

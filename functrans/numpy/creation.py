@@ -21,11 +21,12 @@ from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import check_sizes, placeable, sizes_of
-from functrans.numpy import primitives
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape, stack
 from functrans.primitives.distributed.sharding import traced_by_jax
+from functrans.primitives.elementwise.families import add, mul
+from functrans.primitives.shape.joining import iota
 from functrans.trace import Tracer, concrete_value, is_jax_tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
@@ -388,7 +389,7 @@ def arange(
             "arange", "step must not be zero", "For a constant array, use jnp.full.", errors.DivisionByZero
         )
     if by == 1 and first == 0 and dtype_class(to) != "bool":
-        return primitives.iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
+        return iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
     if whole and dtype_class(to) in ("int", "uint"):
         return _integers(int(first), int(end), int(by), to)
     return captured(np.arange(first, end, by, dtype=to))
@@ -403,7 +404,7 @@ def _number(x: Any) -> Any:
 
 def _integers(start: int, stop: int, step: int, dtype: Any) -> Any:
     n = max(0, -(-(stop - start) // step))
-    x = primitives.iota(dtype=dtype, shape=(n,), dimension=0)
+    x = iota(dtype=dtype, shape=(n,), dimension=0)
     if step != 1:
-        x = primitives.mul(x, literal(step, typeof(x)))
-    return primitives.add(x, literal(start, typeof(x))) if start else x
+        x = mul(x, literal(step, typeof(x)))
+    return add(x, literal(start, typeof(x))) if start else x

@@ -11,9 +11,12 @@ from jax.lax import PrecisionLike
 
 from functrans.caching import cached
 from functrans.ir.source import brief
-from functrans.numpy import primitives
 from functrans.numpy.linear import contract, diagonal
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.reductions.folds import reduce_or, reduce_sum
+from functrans.primitives.shape.moving import squeeze, transpose
 from functrans.trace import materialize, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
@@ -166,7 +169,7 @@ def _alone(x: Any, names: str, out: str) -> Any:
     """Compute a step with one operand: diagonals, sums and a transpose."""
     x, names = _reduced(x, names, out)
     order = tuple([names.index(n) for n in out])
-    return x if order == tuple(range(len(order))) else primitives.transpose(x, permutation=order)
+    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
 
 
 def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
@@ -179,7 +182,7 @@ def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
             names = names[:i] + names[i + 1 : j] + names[j + 1 :] + name
     summed = tuple([i for i, n in enumerate(names) if n not in needed])
     if summed:
-        total = primitives.reduce_or if typeof(x).dtype == bool else primitives.reduce_sum
+        total = reduce_or if typeof(x).dtype == bool else reduce_sum
         x = total(x, axes=summed)
         names = "".join([n for n in names if n in needed])
     return x, names
@@ -190,7 +193,7 @@ def _pair(x: Any, x_names: str, y: Any, y_names: str, out: str, precision: Any, 
     x, x_names = _reduced(x, x_names, out + y_names)
     y, y_names = _reduced(y, y_names, out + x_names)
     if x_names == y_names == out and preferred is None:
-        return primitives.and_(x, y) if typeof(x).dtype == bool else primitives.mul(x, y)
+        return and_(x, y) if typeof(x).dtype == bool else mul(x, y)
     lhs, rhs, to = _numbered(x_names, y_names, out)
     return contract(x, y, lhs, rhs, to, precision, preferred)
 
@@ -213,4 +216,4 @@ def _sizes(x: Any, names: Sequence[str]) -> dict[str, int]:
 
 def _drop(x: Any, names: str, name: str) -> tuple[Any, str]:
     axes = tuple([i for i, n in enumerate(names) if n == name])
-    return primitives.squeeze(x, dimensions=axes), names.replace(name, "")
+    return squeeze(x, dimensions=axes), names.replace(name, "")

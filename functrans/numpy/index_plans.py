@@ -26,8 +26,11 @@ from functrans.ir.program import Literal
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.numpy.index_structure import Structure
-from functrans.numpy.primitives import add, broadcast_in_dim, concatenate, lt, reshape, select_n
 from functrans.numpy.promotion import broadcast_shape, cast_to, expand
+from functrans.primitives.elementwise.families import add, lt
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import literal, typeof
 
 Shape = tuple[int, ...]

@@ -22,8 +22,9 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
-from functrans.numpy.primitives import concatenate, reshape
 from functrans.numpy.promotion import promote_dtypes
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import Tracer, concrete_value, typeof
 
 Structure = tuple[Any, ...]

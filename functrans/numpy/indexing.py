@@ -18,7 +18,6 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
 from functrans.numpy.index_plans import Reading, index_array, index_dtype, reading, wrapped, writing
 from functrans.numpy.index_structure import from_sequence, structure
-from functrans.numpy.primitives import reshape, rev, slice_
 from functrans.numpy.promotion import (
     SCALARS,
     align,
@@ -42,6 +41,7 @@ from functrans.primitives.indexing.scatter import (
     scatter_mul,
     scatter_sub,
 )
+from functrans.primitives.shape.moving import reshape, rev, slice_
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 

@@ -16,7 +16,6 @@ from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
-from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     array_of,
     axes_of,
@@ -27,6 +26,10 @@ from functrans.numpy.promotion import (
     mismatch,
     promote_dtypes,
 )
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.complex_numbers import conj
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, squeeze, transpose
 from functrans.trace import ARRAYS, materialize, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike
 
@@ -137,7 +140,7 @@ def _drop_broadcast(
 def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
     if not dropped:
         return x, names
-    x = primitives.squeeze(x, dimensions=tuple([i for i, n in enumerate(names) if n in dropped]))
+    x = squeeze(x, dimensions=tuple([i for i, n in enumerate(names) if n in dropped]))
     return x, tuple([n for n in names if n not in dropped])
 
 
@@ -200,13 +203,13 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
     """
     a, b, ta, tb = _operands("outer", a, b)
     n, m = ta.size, tb.size
-    a = primitives.reshape(a, shape=(n,)) if ta.ndim != 1 else a
-    b = primitives.reshape(b, shape=(m,)) if tb.ndim != 1 else b
-    product = primitives.and_ if ta.dtype == bool else primitives.mul
+    a = reshape(a, shape=(n,)) if ta.ndim != 1 else a
+    b = reshape(b, shape=(m,)) if tb.ndim != 1 else b
+    product = and_ if ta.dtype == bool else mul
     return materialize(
         product(
-            primitives.broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
-            primitives.broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
+            broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
+            broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
         )
     )
 
@@ -224,10 +227,10 @@ def vdot(
     """
     a, b, ta, tb = _operands("vdot", array_of(a, "vdot"), array_of(b, "vdot", 1))
     if ta.dtype.kind == "c":
-        a = primitives.conj(a)
+        a = conj(a)
     return dot(
-        primitives.reshape(a, shape=(ta.size,)),
-        primitives.reshape(b, shape=(tb.size,)),
+        reshape(a, shape=(ta.size,)),
+        reshape(b, shape=(tb.size,)),
         precision=precision,
         preferred_element_type=preferred_element_type,
     )
@@ -282,16 +285,16 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise invalid("diagonal", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
     order = (*[k for k in range(t.ndim) if k not in (i, j)], i, j)
     if order != tuple(range(t.ndim)):
-        a = primitives.transpose(a, permutation=order)
+        a = transpose(a, permutation=order)
     *lead, n, m = typeof(a).shape
     start = offset if offset >= 0 else -offset * m
     count = max(0, min(n, m - offset) if offset >= 0 else min(n + offset, m))
-    a = primitives.reshape(a, shape=(*lead, n * m))
+    a = reshape(a, shape=(*lead, n * m))
     limit = start + (count - 1) * (m + 1) + 1 if count else start
     if not count:
         start = limit = 0
     zeros = (0,) * len(lead)
-    a = primitives.slice_(
+    a = slice_(
         a, start=(*zeros, start), limit=(*lead, limit), strides=(*[1] * len(lead), m + 1 if count else 1)
     )
     main = t.ndim == 2 and n == m and offset == 0

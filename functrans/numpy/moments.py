@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
-from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     SCALARS,
     align,
@@ -26,7 +25,12 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.reductions import computed_in, sum, with_axes
 from functrans.primitives.calls.jit import composite
+from functrans.primitives.elementwise.complex_numbers import conj, real
 from functrans.primitives.elementwise.conversion import real_dtype
+from functrans.primitives.elementwise.families import div, gt, mul, square, sub
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.transcendental import sqrt
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
@@ -66,7 +70,7 @@ def mean(
         n = scalar(_count(t, axes), typeof(total))
     else:
         n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
-    result = cast(primitives.div(total, n), out_dtype)
+    result = cast(div(total, n), out_dtype)
     return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
 
@@ -81,15 +85,15 @@ def _by_degrees(total: Any, n: Any, ddof: Any) -> Any:
     if isinstance(n, int):
         if ddof.__class__ in SCALARS:
             left = operator.sub(n, ddof)
-            return primitives.div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
+            return div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
         n = literal(n, kind)
     ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
-    left = primitives.sub(*align(n, ddof, "var"))
+    left = sub(*align(n, ddof, "var"))
     none, one = (literal(x, typeof(left)) for x in (0, 1))
-    enough = primitives.gt(left, none)
-    result = primitives.div(*align(total, primitives.select_n(enough, one, left), "var"))
+    enough = gt(left, none)
+    result = div(*align(total, select_n(enough, one, left), "var"))
     nan = literal(math.nan, typeof(result))
-    return primitives.select_n(expand(enough, typeof(result).shape), nan, result)
+    return select_n(expand(enough, typeof(result).shape), nan, result)
 
 
 @composite
@@ -132,13 +136,13 @@ def var(
         centre = _mean(x, axes, wide, None, where is not None, where=where)
         if where is None:  # straight to the full shape
             kept = tuple([i for i in range(t.ndim) if i not in axes])
-            centre = primitives.broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
+            centre = broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
         mean = centre
-    distance = primitives.sub(*align(x, mean, "var"))
+    distance = sub(*align(x, mean, "var"))
     if dtype_class(wide) == "complex":
-        squares = primitives.real(primitives.mul(distance, primitives.conj(distance)))
+        squares = real(mul(distance, conj(distance)))
     else:
-        squares = primitives.square(distance)
+        squares = square(distance)
     total = sum(squares, axes, where=where)
     kind = typeof(total)
     if where is None:
@@ -171,6 +175,4 @@ def std(
     """
     if dtype is not None and not is_inexact(user_dtype(dtype)):
         raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast the result instead.")
-    return primitives.sqrt(
-        var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    )
+    return sqrt(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))

@@ -25,7 +25,8 @@ from functrans.lax.arguments import check_fits as check_fits
 from functrans.lax.arguments import dtype_asked
 from functrans.lax.arguments import invalid as invalid
 from functrans.lax.arguments import mismatch as mismatch
-from functrans.numpy.primitives import broadcast_in_dim, convert_element_type, squeeze
+from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.shape.moving import broadcast_in_dim, squeeze
 from functrans.trace import Tracer, full, literal, staging_trace, typeof
 from functrans.tracer import ARRAYS, CONCRETE
 from functrans.typing import Array

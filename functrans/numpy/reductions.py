@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
-from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     BOOL,
     align,
@@ -29,6 +28,18 @@ from functrans.numpy.promotion import (
 from functrans.numpy.selecting import where as select_where
 from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
+from functrans.primitives.elementwise.arithmetic import max_, min_
+from functrans.primitives.elementwise.families import add, mul
+from functrans.primitives.reductions import cumulative, folds
+from functrans.primitives.reductions.folds import (
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_or,
+    reduce_prod,
+    reduce_sum,
+)
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
@@ -71,7 +82,7 @@ def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Restore the reduced axes, with size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
     kept = tuple([i for i in range(len(shape)) if i not in axes])
-    return primitives.broadcast_in_dim(x, shape=wide, dimensions=kept)
+    return broadcast_in_dim(x, shape=wide, dimensions=kept)
 
 
 def _start(initial: Any, dtype: Any, name: str) -> Any:
@@ -121,8 +132,8 @@ def _fold(
     return materialize(truth(x, name) if out is BOOL else cast(x, out))
 
 
-_SUM = _Fold("sum", primitives.reduce_sum, primitives.add, 0)
-_PROD = _Fold("prod", primitives.reduce_prod, primitives.mul, 1)
+_SUM = _Fold("sum", reduce_sum, add, 0)
+_PROD = _Fold("prod", reduce_prod, mul, 1)
 
 
 def sum(
@@ -177,8 +188,8 @@ def prod(
 # --- extrema --------------------------------------------------------------------------------------
 
 
-_MAX = _Fold("max", primitives.reduce_max, primitives.max_)
-_MIN = _Fold("min", primitives.reduce_min, primitives.min_)
+_MAX = _Fold("max", reduce_max, max_)
+_MIN = _Fold("min", reduce_min, min_)
 
 
 def _extreme(fold: _Fold, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
@@ -246,7 +257,7 @@ def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims:
     t = typeof(a)
     shape = t.shape
     if axis is None:
-        a = primitives.reshape(a, shape=(t.size,))
+        a = reshape(a, shape=(t.size,))
     i = axis_index(0 if axis is None else axis, typeof(a).ndim, name)
     if typeof(a).shape[i] == 0:
         raise invalid(name, f"attempt to get {name} of an empty sequence, {t}")
@@ -262,7 +273,7 @@ def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = No
 
     Source: `jax.numpy.argmax`.
     """
-    return _where_extreme("argmax", primitives.argmax, a, axis, keepdims)
+    return _where_extreme("argmax", folds.argmax, a, axis, keepdims)
 
 
 def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
@@ -271,7 +282,7 @@ def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = No
 
     Source: `jax.numpy.argmin`.
     """
-    return _where_extreme("argmin", primitives.argmin, a, axis, keepdims)
+    return _where_extreme("argmin", folds.argmin, a, axis, keepdims)
 
 
 # --- truth ----------------------------------------------------------------------------------------
@@ -298,7 +309,7 @@ def all(
 
     Source: `jax.numpy.all`.
     """
-    return _truth_of_all("all", primitives.reduce_and, True, a, axis, keepdims, where)
+    return _truth_of_all("all", reduce_and, True, a, axis, keepdims, where)
 
 
 def any(
@@ -313,7 +324,7 @@ def any(
 
     Source: `jax.numpy.any`.
     """
-    return _truth_of_all("any", primitives.reduce_or, False, a, axis, keepdims, where)
+    return _truth_of_all("any", reduce_or, False, a, axis, keepdims, where)
 
 
 # --- cumulative -----------------------------------------------------------------------------------
@@ -323,7 +334,7 @@ def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> 
     a = array_of(a, name)
     t = typeof(a)
     if axis is None:
-        a = primitives.reshape(a, shape=(t.size,))
+        a = reshape(a, shape=(t.size,))
         axis = 0
     i = axis_index(axis, typeof(a).ndim, name)
     out = t.dtype if dtype is None else user_dtype(dtype)
@@ -340,7 +351,7 @@ def cumsum(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out:
 
     Source: `jax.numpy.cumsum`.
     """
-    return _running("cumsum", primitives.cumsum, a, axis, dtype)
+    return _running("cumsum", cumulative.cumsum, a, axis, dtype)
 
 
 def cumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
@@ -348,4 +359,4 @@ def cumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out
 
     Source: `jax.numpy.cumprod`.
     """
-    return _running("cumprod", primitives.cumprod, a, axis, dtype)
+    return _running("cumprod", cumulative.cumprod, a, axis, dtype)

@@ -7,7 +7,6 @@ from typing import Any, overload
 from functrans import errors
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import placeable
-from functrans.numpy import primitives
 from functrans.numpy.promotion import (
     SCALARS,
     align,
@@ -25,6 +24,8 @@ from functrans.numpy.promotion import (
 )
 from functrans.numpy.taking import nonzero
 from functrans.numpy.ufuncs import maximum, minimum, truth
+from functrans.primitives.elementwise.complex_numbers import real
+from functrans.primitives.elementwise.selection import select_n
 from functrans.trace import materialize, typeof
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
 
@@ -89,7 +90,7 @@ def where(
         shape = broadcast_shape((t.shape, tx.shape, ty.shape), "where", (t, tx, ty), errors.InvalidArgument)
         condition = expand(condition, shape) if t.shape else condition
         x, y = expand(x, shape), expand(y, shape)
-    return materialize(primitives.select_n(condition, y, x))
+    return materialize(select_n(condition, y, x))
 
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
@@ -130,6 +131,6 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Dev
             "JAX: use jnp.real(x) or jnp.imag(x).",
             DeprecationWarning,
         )
-        x = primitives.real(x)
+        x = real(x)
     made = materialize(cast(x, to))
     return another(made, x) if copy else made

@@ -15,7 +15,6 @@ from functrans import errors
 from functrans.ir.source import brief
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import sizes_of
-from functrans.numpy import primitives
 from functrans.numpy.indexing import getitem
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
@@ -29,6 +28,8 @@ from functrans.numpy.promotion import (
     promote_dtypes,
 )
 from functrans.numpy.selecting import astype
+from functrans.primitives.shape import joining, moving
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import Tracer, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, Device, DTypeLike, Shape
 
@@ -111,7 +112,7 @@ def reshape(
     t = typeof(a)
     new = _new_shape(t, shape)
     if order == "C":
-        return a if new == t.shape else primitives.reshape(a, shape=new)
+        return a if new == t.shape else moving.reshape(a, shape=new)
     if order != "F":
         known = order in ("A", "K")
         raise invalid(
@@ -120,7 +121,7 @@ def reshape(
             "XLA chooses the memory layout of an array." if known else "Leave it out.",
             errors.UnsupportedChoice if known else errors.InvalidArgument,
         )
-    back = primitives.reshape(transpose(a), shape=new[::-1])
+    back = moving.reshape(transpose(a), shape=new[::-1])
     return transpose(back)
 
 
@@ -196,7 +197,7 @@ permute_dims = transpose
 
 
 def _permuted(a: Any, order: tuple[int, ...]) -> Any:
-    return a if order == tuple(range(len(order))) else primitives.transpose(a, permutation=order)
+    return a if order == tuple(range(len(order))) else moving.transpose(a, permutation=order)
 
 
 def matrix_transpose(x: ArrayLike, /) -> Array:
@@ -256,7 +257,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
                 f"cannot drop axis {i} of {t}, whose size is not 1",
                 "Index it, x[..., 0], or reduce over it.",
             )
-    return primitives.squeeze(a, dimensions=axes) if axes else a
+    return moving.squeeze(a, dimensions=axes) if axes else a
 
 
 def expand_dims(a: ArrayLike, axis: Axis) -> Array:
@@ -272,7 +273,7 @@ def expand_dims(a: ArrayLike, axis: Axis) -> Array:
     kept = tuple([i for i in range(n) if i not in new])
     sizes = iter(t.shape)
     shape = tuple([1 if i in new else next(sizes) for i in range(n)])
-    return a if not new else primitives.broadcast_in_dim(a, shape=shape, dimensions=kept)
+    return a if not new else broadcast_in_dim(a, shape=shape, dimensions=kept)
 
 
 # --- broadcasting ---------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
             f"arrays may differ in size along axis {i} only, got {shown}",
             "Pad, slice or transpose them first.",
         )
-    return primitives.concatenate(*xs, dimension=i)
+    return joining.concatenate(*xs, dimension=i)
 
 
 def stack(
@@ -404,8 +405,8 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
     n = t.shape[i]
     if n == 0:
         return ()
-    pieces = primitives.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
-    return tuple([primitives.squeeze(p, dimensions=(i,)) for p in pieces])
+    pieces = joining.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
+    return tuple([moving.squeeze(p, dimensions=(i,)) for p in pieces])
 
 
 def split(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0) -> list[Array]:
@@ -424,7 +425,7 @@ def split(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: 
         if any(a > b for a, b in pairs):
             pre = (slice(None),) * i
             return [getitem(ary, (*pre, slice(a, max(a, b)))) for a, b in pairs]
-        return list(primitives.split(ary, sizes=tuple([b - a for a, b in pairs]), axis=i))
+        return list(joining.split(ary, sizes=tuple([b - a for a, b in pairs]), axis=i))
     parts = operator.index(sections)
     if parts <= 0:
         raise invalid("split", f"the number of parts must be positive, got {parts}")
@@ -436,4 +437,4 @@ def split(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: 
             f"parts, remainder {rest}",
             "Use jnp.array_split, or pass the indices.",
         )
-    return list(primitives.split(ary, sizes=(size,) * parts, axis=i))
+    return list(joining.split(ary, sizes=(size,) * parts, axis=i))

@@ -11,13 +11,17 @@ from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.lax.arguments import mode_of
-from functrans.numpy import primitives
 from functrans.numpy.arithmetic import remainder
 from functrans.numpy.indexing import AtRef, fill_of, getitem
-from functrans.numpy.primitives import reshape, select_n
 from functrans.numpy.promotion import array_of, axis_index, captured, cast, expand, invalid, promote_dtypes
 from functrans.numpy.ufuncs import truth
+from functrans.primitives.elementwise.arithmetic import rem
+from functrans.primitives.elementwise.families import div, ge, sub
+from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.gather import FILL, PROMISE
+from functrans.primitives.reductions.cumulative import cumsum
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike
 
@@ -119,9 +123,7 @@ def nonzero(
         fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * t.ndim
         if len(fills) != t.ndim or any(np.ndim(concrete_value(f)) for f in fills):
             raise invalid("nonzero", f"fill_value must be a scalar or a tuple of {t.ndim}")
-        beyond = primitives.ge(
-            primitives.iota(dtype=dtype, shape=(size,), dimension=0), expand(count, (size,))
-        )
+        beyond = ge(iota(dtype=dtype, shape=(size,), dimension=0), expand(count, (size,)))
         pairs = [promote_dtypes(pair, "nonzero") for pair in zip(many, fills, strict=True)]
         many = [select_n(beyond, m, expand(fill, (size,))) for m, fill in pairs]
     return tuple([materialize(m) for m in many])
@@ -144,9 +146,9 @@ def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
     number. The k-th index is written to position k - 1; others are out of bounds and dropped."""
     n = typeof(mask).size
     mask = reshape(mask, shape=(n,))
-    rank = primitives.cumsum(cast(mask, dtype), axis=0, reverse=False)
-    to = select_n(mask, literal(size, ArrayType((n,), dtype)), primitives.sub(rank, 1))
-    count = primitives.iota(dtype=dtype, shape=(n,), dimension=0)
+    rank = cumsum(cast(mask, dtype), axis=0, reverse=False)
+    to = select_n(mask, literal(size, ArrayType((n,), dtype)), sub(rank, 1))
+    count = iota(dtype=dtype, shape=(n,), dimension=0)
     zeros = full(0, ArrayType((size,), dtype))
     places = AtRef(zeros, to).set(count, wrap_negative_indices=False)
     return places, getitem(rank, -1)
@@ -156,8 +158,8 @@ def _split_places(flat: Any, shape: tuple[int, ...]) -> list[Any]:
     """Convert indices of a flattened array to indices along its axes."""
     made, stride = [], 1
     for n in reversed(shape):
-        i = flat if stride == 1 else primitives.div(flat, stride)
-        made.append(primitives.rem(i, n))
+        i = flat if stride == 1 else div(flat, stride)
+        made.append(rem(i, n))
         stride *= n
     return made[::-1]
 

@@ -17,9 +17,10 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
-from functrans.numpy import primitives
 from functrans.numpy.promotion import BOOL, align, align_inexact, array_of, cast, to_inexact, value_of
 from functrans.primitives.calls.jit import composite
+from functrans.primitives.elementwise import arithmetic, bitwise, complex_numbers, families, transcendental
+from functrans.primitives.elementwise.selection import select_n
 from functrans.trace import ARRAYS, Tracer, bind, literal, materialize, staging_trace, typeof
 from functrans.typing import Array, ArrayLike
 
@@ -177,9 +178,9 @@ def comparison(name: str, summary: str, primitive: Any, ordered: bool = True) ->
 
 def lexicographic(primitive: Any, x: Any, y: Any) -> Any:
     """Compare by real parts; where these are equal, by imaginary parts."""
-    x_real, y_real = primitives.real(x), primitives.real(y)
-    by_imag = primitive(primitives.imag(x), primitives.imag(y))
-    return primitives.select_n(primitives.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
+    x_real, y_real = complex_numbers.real(x), complex_numbers.real(y)
+    by_imag = primitive(complex_numbers.imag(x), complex_numbers.imag(y))
+    return select_n(families.eq(x_real, y_real), primitive(x_real, y_real), by_imag)
 
 
 def logical(name: str, summary: str, primitive: Any) -> Binary:
@@ -216,18 +217,18 @@ def numeric(*xs: Any) -> list[Any]:
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-add: Binary = binary("add", "x + y; logical or of booleans.", primitives.add, primitives.or_)
-subtract: Binary = binary("subtract", "x - y.", primitives.sub)
-multiply: Binary = binary("multiply", "x * y; logical and of booleans.", primitives.mul, primitives.and_)
-divide: Binary = binary_inexact("divide", "x / y, in floats.", primitives.div)
+add: Binary = binary("add", "x + y; logical or of booleans.", families.add, bitwise.or_)
+subtract: Binary = binary("subtract", "x - y.", families.sub)
+multiply: Binary = binary("multiply", "x * y; logical and of booleans.", families.mul, bitwise.and_)
+divide: Binary = binary_inexact("divide", "x / y, in floats.", families.div)
 true_divide: Binary = named(divide, "divide", "x / y, in floats.")
-maximum: Binary = binary("maximum", "The larger one; NaN if one is NaN.", primitives.max_)
-minimum: Binary = binary("minimum", "The smaller one; NaN if one is NaN.", primitives.min_)
-arctan2: Binary = binary_inexact("arctan2", "The angle of the point (y, x).", primitives.atan2)
+maximum: Binary = binary("maximum", "The larger one; NaN if one is NaN.", arithmetic.max_)
+minimum: Binary = binary("minimum", "The smaller one; NaN if one is NaN.", arithmetic.min_)
+arctan2: Binary = binary_inexact("arctan2", "The angle of the point (y, x).", transcendental.atan2)
 atan2: Binary = arctan2
-nextafter: Binary = binary_inexact("nextafter", "The next float after x towards y.", primitives.nextafter)
+nextafter: Binary = binary_inexact("nextafter", "The next float after x towards y.", arithmetic.nextafter)
 
-_negative: Unary = unary("negative", "-x.", primitives.neg, integers=True)
+_negative: Unary = unary("negative", "-x.", families.neg, integers=True)
 
 
 def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
@@ -239,7 +240,7 @@ def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
     return _negative(x)
 
 
-sign: Unary = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", primitives.sign, integers=True)
+sign: Unary = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", arithmetic.sign, integers=True)
 
 
 def positive(x: ArrayLike, /) -> Array:
@@ -257,7 +258,7 @@ def absolute(x: ArrayLike, /) -> Array:
     """
     x = value_of(x, "absolute")
     unsigned = dtype_class(typeof(x).dtype) in ("bool", "uint")
-    return array_of(x, "absolute") if unsigned else primitives.abs_(x)
+    return array_of(x, "absolute") if unsigned else complex_numbers.abs_(x)
 
 
 abs: Unary = absolute
@@ -270,38 +271,38 @@ def square(x: Any, /) -> Any:
     """
     if x.__class__ is not Tracer or x.type.dtype is BOOL:
         (x,) = numeric(value_of(x, "square"))
-    return primitives.square(x)
+    return families.square(x)
 
 
 # --- functions of floats --------------------------------------------------------------------------
 
-exp: Unary = unary("exp", "e to the power x.", primitives.exp)
-exp2: Unary = unary("exp2", "2 to the power x.", primitives.exp2)
-expm1: Unary = unary("expm1", "exp(x) - 1, exact for small x.", primitives.expm1)
-log: Unary = unary("log", "The natural logarithm.", primitives.log)
-log1p: Unary = unary("log1p", "log(1 + x), exact for small x.", primitives.log1p)
-sqrt: Unary = unary("sqrt", "The square root.", primitives.sqrt)
-cbrt: Unary = unary("cbrt", "The cube root.", primitives.cbrt)
-sin: Unary = unary("sin", "The sine, of radians.", primitives.sin)
-cos: Unary = unary("cos", "The cosine, of radians.", primitives.cos)
-tan: Unary = unary("tan", "The tangent, of radians.", primitives.tan)
-sinh: Unary = unary("sinh", "The hyperbolic sine.", primitives.sinh)
-cosh: Unary = unary("cosh", "The hyperbolic cosine.", primitives.cosh)
-tanh: Unary = unary("tanh", "The hyperbolic tangent.", primitives.tanh)
-arcsin: Unary = unary("arcsin", "The inverse sine.", primitives.asin)
+exp: Unary = unary("exp", "e to the power x.", transcendental.exp)
+exp2: Unary = unary("exp2", "2 to the power x.", transcendental.exp2)
+expm1: Unary = unary("expm1", "exp(x) - 1, exact for small x.", transcendental.expm1)
+log: Unary = unary("log", "The natural logarithm.", transcendental.log)
+log1p: Unary = unary("log1p", "log(1 + x), exact for small x.", transcendental.log1p)
+sqrt: Unary = unary("sqrt", "The square root.", transcendental.sqrt)
+cbrt: Unary = unary("cbrt", "The cube root.", transcendental.cbrt)
+sin: Unary = unary("sin", "The sine, of radians.", transcendental.sin)
+cos: Unary = unary("cos", "The cosine, of radians.", transcendental.cos)
+tan: Unary = unary("tan", "The tangent, of radians.", transcendental.tan)
+sinh: Unary = unary("sinh", "The hyperbolic sine.", transcendental.sinh)
+cosh: Unary = unary("cosh", "The hyperbolic cosine.", transcendental.cosh)
+tanh: Unary = unary("tanh", "The hyperbolic tangent.", transcendental.tanh)
+arcsin: Unary = unary("arcsin", "The inverse sine.", transcendental.asin)
 asin: Unary = arcsin
-arccos: Unary = unary("arccos", "The inverse cosine.", primitives.acos)
+arccos: Unary = unary("arccos", "The inverse cosine.", transcendental.acos)
 acos: Unary = arccos
-arctan: Unary = unary("arctan", "The inverse tangent.", primitives.atan)
+arctan: Unary = unary("arctan", "The inverse tangent.", transcendental.atan)
 atan: Unary = arctan
-arcsinh: Unary = unary("arcsinh", "The inverse hyperbolic sine.", primitives.asinh)
+arcsinh: Unary = unary("arcsinh", "The inverse hyperbolic sine.", transcendental.asinh)
 asinh: Unary = arcsinh
-arccosh: Unary = unary("arccosh", "The inverse hyperbolic cosine.", primitives.acosh)
+arccosh: Unary = unary("arccosh", "The inverse hyperbolic cosine.", transcendental.acosh)
 acosh: Unary = arccosh
-arctanh: Unary = unary("arctanh", "The inverse hyperbolic tangent.", primitives.atanh)
+arctanh: Unary = unary("arctanh", "The inverse hyperbolic tangent.", transcendental.atanh)
 atanh: Unary = arctanh
-floor: Unary = rounding("floor", "The largest integer not above x, at x's dtype.", primitives.floor)
-ceil: Unary = rounding("ceil", "The smallest integer not below x, at x's dtype.", primitives.ceil)
+floor: Unary = rounding("floor", "The largest integer not above x, at x's dtype.", arithmetic.floor)
+ceil: Unary = rounding("ceil", "The smallest integer not below x, at x's dtype.", arithmetic.ceil)
 
 
 def rint(x: ArrayLike, /) -> Array:
@@ -314,40 +315,40 @@ def rint(x: ArrayLike, /) -> Array:
     if not is_inexact(t.dtype):
         return materialize(cast(x, canonical_dtype(np.dtype("float64"))))
     if dtype_class(t.dtype) == "complex":
-        return primitives.complex_(rint(primitives.real(x)), rint(primitives.imag(x)))
-    return primitives.round_(x, rounding_method=1)
+        return complex_numbers.complex_(rint(complex_numbers.real(x)), rint(complex_numbers.imag(x)))
+    return arithmetic.round_(x, rounding_method=1)
 
 
 # --- comparisons ----------------------------------------------------------------------------------
 
-equal: Binary = comparison("equal", "x == y.", primitives.eq, ordered=False)
-not_equal: Binary = comparison("not_equal", "x != y.", primitives.ne, ordered=False)
-less: Binary = comparison("less", "x < y.", primitives.lt)
-less_equal: Binary = comparison("less_equal", "x <= y.", primitives.le)
-greater: Binary = comparison("greater", "x > y.", primitives.gt)
-greater_equal: Binary = comparison("greater_equal", "x >= y.", primitives.ge)
+equal: Binary = comparison("equal", "x == y.", families.eq, ordered=False)
+not_equal: Binary = comparison("not_equal", "x != y.", families.ne, ordered=False)
+less: Binary = comparison("less", "x < y.", families.lt)
+less_equal: Binary = comparison("less_equal", "x <= y.", families.le)
+greater: Binary = comparison("greater", "x > y.", families.gt)
+greater_equal: Binary = comparison("greater_equal", "x >= y.", families.ge)
 
 # --- bits and truth values ------------------------------------------------------------------------
 
-bitwise_and: Binary = binary("bitwise_and", "x & y.", primitives.and_, primitives.and_)
-bitwise_or: Binary = binary("bitwise_or", "x | y.", primitives.or_, primitives.or_)
-bitwise_xor: Binary = binary("bitwise_xor", "x ^ y.", primitives.xor, primitives.xor)
-invert: Unary = unary("invert", "~x.", primitives.not_, integers=True)
+bitwise_and: Binary = binary("bitwise_and", "x & y.", bitwise.and_, bitwise.and_)
+bitwise_or: Binary = binary("bitwise_or", "x | y.", bitwise.or_, bitwise.or_)
+bitwise_xor: Binary = binary("bitwise_xor", "x ^ y.", bitwise.xor, bitwise.xor)
+invert: Unary = unary("invert", "~x.", bitwise.not_, integers=True)
 bitwise_not: Unary = invert
 bitwise_invert: Unary = invert
-left_shift: Binary = shift("left_shift", "x << y.", lambda dtype: primitives.shift_left)
+left_shift: Binary = shift("left_shift", "x << y.", lambda dtype: bitwise.shift_left)
 right_shift: Binary = shift(
     "right_shift",
     "x >> y; the sign bit of signed integers is repeated.",
     lambda dtype: (
-        primitives.shift_right_logical if dtype_class(dtype) == "uint" else primitives.shift_right_arithmetic
+        bitwise.shift_right_logical if dtype_class(dtype) == "uint" else bitwise.shift_right_arithmetic
     ),
 )
 bitwise_left_shift: Binary = left_shift
 bitwise_right_shift: Binary = right_shift
-logical_and: Binary = logical("logical_and", "Both are true.", primitives.and_)
-logical_or: Binary = logical("logical_or", "At least one is true.", primitives.or_)
-logical_xor: Binary = logical("logical_xor", "Exactly one is true.", primitives.xor)
+logical_and: Binary = logical("logical_and", "Both are true.", bitwise.and_)
+logical_or: Binary = logical("logical_or", "At least one is true.", bitwise.or_)
+logical_xor: Binary = logical("logical_xor", "Exactly one is true.", bitwise.xor)
 
 
 def logical_not(x: Any, /) -> Any:
@@ -355,7 +356,7 @@ def logical_not(x: Any, /) -> Any:
 
     Source: `jax.numpy.logical_not`.
     """
-    return primitives.not_(truth(x, "logical_not"))
+    return bitwise.not_(truth(x, "logical_not"))
 
 
 def isfinite(x: ArrayLike, /) -> Array:
@@ -367,10 +368,10 @@ def isfinite(x: ArrayLike, /) -> Array:
     t = typeof(x)
     kind = dtype_class(t.dtype)
     if kind == "float":
-        return primitives.is_finite(x)
+        return arithmetic.is_finite(x)
     if kind == "complex":
-        return primitives.and_(
-            primitives.is_finite(primitives.real(x)), primitives.is_finite(primitives.imag(x))
+        return bitwise.and_(
+            arithmetic.is_finite(complex_numbers.real(x)), arithmetic.is_finite(complex_numbers.imag(x))
         )
     return materialize(literal(True, t.update(dtype=BOOL, weak_type=False)))
 
@@ -384,7 +385,7 @@ def real(x: ArrayLike, /) -> Array:
     Source: `jax.numpy.real`.
     """
     x = value_of(x, "real")
-    return primitives.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
+    return complex_numbers.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
 
 
 def imag(x: ArrayLike, /) -> Array:
@@ -394,7 +395,7 @@ def imag(x: ArrayLike, /) -> Array:
     """
     x = value_of(x, "imag")
     t = typeof(x)
-    return primitives.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
+    return complex_numbers.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
 
 
 def conjugate(x: ArrayLike, /) -> Array:
@@ -404,7 +405,7 @@ def conjugate(x: ArrayLike, /) -> Array:
     """
     x = value_of(x, "conjugate")
     if dtype_class(typeof(x).dtype) == "complex":
-        return primitives.conj(x)
+        return complex_numbers.conj(x)
     return array_of(x, "conjugate")
 
 
