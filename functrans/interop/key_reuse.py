@@ -10,7 +10,6 @@ our random ones reads it; a key made from data is new, as in JAX.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress
 from typing import Any
 
 import jax
@@ -155,37 +154,30 @@ def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     return [y if is_key_dtype(y.dtype) else None for y in body.fun(*given)]
 
 
-# --- control flow, as JAX's control flow on the keys only -----------------------------------------
+# --- control flow, as JAX's control flow on the keys only: None is a tree without leaves -----------
 
 
-def _all(keys: Sequence[Key], like: Sequence[Key]) -> list[Key]:
-    """Return the keys at the positions where `like` has keys, with new ones where missing."""
-    made = []
-    for k, other in zip(keys, like, strict=True):
-        if other is not None:
-            made.append(jax.random.clone(other) if k is None else k)
-    return made
-
-
-def _spread(found: Sequence[Key], like: Sequence[Key]) -> list[Key]:
-    rest = iter(found)
-    return [None if k is None else next(rest) for k in like]
+def _like(keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
+    """Return keys where the others are keys: new ones where they are missing."""
+    return [
+        None if other is None else jax.random.clone(other) if k is None else k
+        for k, other in zip(keys, others, strict=True)
+    ]
 
 
 def _looped(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     params: Any = e.params
     layout, program = LoopLayout.of(params), params["program"]
     consts, carry, xs = layout.operands(keys)
+    _, types = layout.results(program.out_types)
 
     def step(state: list[Key], rows: list[Key]) -> tuple[list[Key], list[Key]]:
-        given = [*consts, *_spread(state, carry), *_spread(rows, xs)]
-        after, written = layout.results(_run(program, given))
-        types = layout.results(program.out_types)[1]
-        rows_out = [k if is_key_dtype(t.dtype) else None for k, t in zip(written, types, strict=True)]
-        return _all(after, carry), rows_out
+        after, written = layout.results(_run(program, [*consts, *state, *rows]))
+        typed = [k if is_key_dtype(t.dtype) else None for k, t in zip(written, types, strict=True)]
+        return _like(after, carry), typed
 
-    state, rows = jax.lax.scan(step, _all(carry, carry), _all(xs, xs), length=params["length"])
-    return [*_spread(state, carry), *rows]
+    state, rows = jax.lax.scan(step, carry, xs, length=params["length"])
+    return [*state, *rows]
 
 
 def _repeated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
@@ -193,27 +185,22 @@ def _repeated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     test, consts, carry = while_operands(keys, params)
 
     def going(state: Sequence[Key]) -> Any:
-        _run(params["cond"], [*test, *_spread(state, carry)])
+        _run(params["cond"], [*test, *state])
         return False
 
     def step(state: Sequence[Key]) -> Sequence[Key]:
-        return _all(_run(params["body"], [*consts, *_spread(state, carry)]), carry)
+        return _like(_run(params["body"], [*consts, *state]), carry)
 
-    return _spread(jax.lax.while_loop(going, step, _all(carry, carry)), carry)
+    return jax.lax.while_loop(going, step, carry)
 
 
 def _chosen(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    operands = keys[1:]
-    types = [v.type for v in e.outputs]
-    wanted = [is_key_dtype(t.dtype) for t in types]
+    wanted = [is_key_dtype(v.type.dtype) for v in e.outputs]
 
     def of(branch: Program) -> Callable[..., Any]:
-        return lambda *given: list(compress(_run(branch, _spread(given, operands)), wanted))
+        return lambda *given: [k if w else None for k, w in zip(_run(branch, given), wanted, strict=True)]
 
-    branches = [of(b) for b in e.params["branches"]]
-    index = jax.numpy.int32(0)
-    found = iter(jax.lax.switch(index, branches, *_all(operands, operands)))
-    return [next(found) if w else None for w in wanted]
+    return jax.lax.switch(jax.numpy.int32(0), [of(b) for b in e.params["branches"]], *keys[1:])
 
 
 def _same(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:

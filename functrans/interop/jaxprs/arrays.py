@@ -28,16 +28,16 @@ from functrans.trace import literal, typeof
 
 # --- elementwise ----------------------------------------------------------------------------------
 
-same("neg", "sign", "floor", "ceil", "is_finite", "square", "abs", "real", "imag", "complex")
-same("add", "sub", "div", "rem", "pow", "max", "min", "nextafter", "atan2", "mulhi")
-same("eq", "ne", "lt", "le", "gt", "ge")
-same("not", "and", "or", "xor", "population_count", "clz")
-same("shift_left", "shift_right_logical", "shift_right_arithmetic")
-same("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
-same("erf", "erfc", "erf_inv", "lgamma", "digamma", "polygamma", "zeta")
-same("bessel_i0e", "bessel_i1e", "igamma", "igammac", "igamma_grad_a", "random_gamma_grad")
+same("neg sign floor ceil is_finite square abs real imag complex")
+same("add sub div rem pow max min nextafter atan2 mulhi")
+same("eq ne lt le gt ge")
+same("not and or xor population_count clz")
+same("shift_left shift_right_logical shift_right_arithmetic")
+same("asin acos atan sinh cosh asinh acosh atanh")
+same("erf erfc erf_inv lgamma digamma polygamma zeta")
+same("bessel_i0e bessel_i1e igamma igammac igamma_grad_a random_gamma_grad")
 same("regularized_incomplete_beta")
-same("copy", "stop_gradient")
+same("copy stop_gradient")
 
 like("integer_pow", "y")
 like("bitcast_convert_type", dtype="new_dtype")
@@ -55,27 +55,12 @@ def _one_minus_square(eqn: Any, x: Any) -> Any:
     return lax.one_minus_square(x)
 
 
-@means(
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "sqrt",
-    "rsqrt",
-    "cbrt",
-    "logistic",
-    "sin",
-    "cos",
-    "tan",
-    "tanh",
-)
+@means("exp exp2 expm1 log log1p log2 sqrt rsqrt cbrt logistic sin cos tan tanh")
 def _accurate(eqn: Any, x: Any) -> Any:
     return getattr(lax, eqn.primitive.name)(x, accuracy=eqn.params.get("accuracy"))
 
 
-@means("eq_to", "lt_to", "le_to")
+@means("eq_to lt_to le_to")
 def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
     """Compare floats in total order, from -NaN to NaN: as integers of their bits, with the
     magnitude of negative numbers flipped."""
@@ -115,16 +100,7 @@ def _convert(eqn: Any, x: Any) -> Any:
     return convert_element_type(x, dtype=np.dtype(dtype), weak_type=bool(weak))
 
 
-@means(
-    "copy_p",
-    "pvary",
-    "dce_sink",
-    "mesh_cast",
-    "layout_constraint",
-    "with_memory_space_constraint",
-    "pin",
-    "unpin",
-)
+@means("copy_p pvary dce_sink mesh_cast layout_constraint with_memory_space_constraint pin unpin")
 def _itself(eqn: Any, *values: Any) -> Any:
     """Return the operand: placement and copies of values cannot be controlled while tracing."""
     return list(values)[: len(eqn.outvars)]
@@ -200,7 +176,7 @@ def _counts(eqn: Any) -> Any:
     return [zeros, reshape(flat, shape=shape)]
 
 
-@means("empty", "empty2")
+@means("empty empty2")
 def _empty(eqn: Any) -> Any:
     """Return zeros in place of uninitialized memory."""
     aval = eqn.outvars[0].aval
@@ -282,25 +258,14 @@ def _gather(eqn: Any, x: Any, i: Any) -> Any:
     return lax.gather(x, i, numbers, sizes, **how)
 
 
-_SCATTERS = {
-    "scatter-add": lax.scatter_add,
-    "scatter-sub": lax.scatter_sub,
-    "scatter-mul": lax.scatter_mul,
-    "scatter-min": lax.scatter_min,
-    "scatter-max": lax.scatter_max,
-}
-
-
-@means("scatter", *_SCATTERS)
+@means("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max")
 def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
     names = ("indices_are_sorted", "unique_indices", "mode")
     how = {name: eqn.params[name] for name in names}
     numbers, body = eqn.params["dimension_numbers"], eqn.params["update_jaxpr"]
-    made = _SCATTERS.get(eqn.primitive.name)
-    if made is not None:
-        return made(x, i, u, numbers, **how)
-    if body is None or body.outvars[0] is body.invars[1]:
-        return lax.scatter(x, i, u, numbers, **how)
+    name = eqn.primitive.name
+    if name != "scatter" or body is None or body.outvars[0] is body.invars[1]:
+        return getattr(lax, name.replace("-", "_"))(x, i, u, numbers, **how)
 
     def function(value: Any) -> Any:  # lax.scatter_apply passes all elements at once
         t = typeof(value)

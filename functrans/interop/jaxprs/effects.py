@@ -31,7 +31,7 @@ def _name(callback: Any) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-@means("pure_callback", "io_callback")
+@means("pure_callback io_callback")
 def _callback(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     pure = eqn.primitive.name == "pure_callback"
@@ -96,7 +96,7 @@ def _collective(names: str, function: Callable[..., Any], same: str, **others: s
         how = {k: plain(eqn.params.get(v)) for k, v in parameters.items()}
         return [function(x, **how) for x in values]
 
-    means(*names.split())(apply)
+    means(names)(apply)
 
 
 _collective("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")

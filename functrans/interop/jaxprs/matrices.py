@@ -114,12 +114,12 @@ def _fft(eqn: Any, x: Any) -> Any:
     return PRIMITIVES["fft"](x, kind=eqn.params["fft_type"].name, lengths=lengths)
 
 
-@means("reduce_window_sum", "reduce_window_max", "reduce_window_min")
+@means("reduce_window_sum reduce_window_max reduce_window_min")
 def _fold_windows(eqn: Any, x: Any) -> Any:
     return PRIMITIVES[eqn.primitive.name](x, **_window(eqn))
 
 
-@means("select_and_gather_add", "select_and_scatter_add")
+@means("select_and_gather_add select_and_scatter_add")
 def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     select = eqn.params["select_prim"].name
     return PRIMITIVES[eqn.primitive.name](x, y, select=select, **_window(eqn))

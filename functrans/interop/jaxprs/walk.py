@@ -47,26 +47,27 @@ Flat = Sequence[Any]
 TABLE: dict[str, Meaning] = {}
 PLAIN: set[str] = set()  # primitives whose results are weakly typed if all operands are
 # The keys for any other primitive, and for a jaxpr with values that are not arrays.
-OTHER, WHOLE = "<any other>", "<no arrays>"
+OTHER, WHOLE = "<other>", "<no-arrays>"
 
 
 # --- the table ------------------------------------------------------------------------------------
 
 
-def means(*names: str) -> Callable[[Meaning], Meaning]:
-    """Register the decorated function as the meaning of these JAX primitives."""
+def means(names: str) -> Callable[[Meaning], Meaning]:
+    """Register the decorated function as the meaning of JAX primitives; names are separated by spaces,
+    here and below."""
 
     def add(function: Meaning) -> Meaning:
-        TABLE.update(dict.fromkeys(names, function))
+        TABLE.update(dict.fromkeys(names.split(), function))
         return function
 
     return add
 
 
-def same(*names: str) -> None:
+def same(names: str) -> None:
     """Register elementwise operations without parameters that have the same name here. JAX
     broadcasts scalars and axes of size 1; our operations take equal shapes."""
-    for name in names:
+    for name in names.split():
         means(name)(_elementwise(name))
 
 
@@ -84,7 +85,7 @@ def _elementwise(name: str) -> Meaning:
 
 def like(name: str, same: str = "", *, ours: str = "", **others: str) -> None:
     """Register an operation of ours, `ours` if it has another name. `same`: the parameters that JAX's
-    has too, separated by spaces; `ours="theirs"`: those with another name here."""
+    has too; `ours="theirs"`: those with another name here."""
     names = {k: k for k in same.split()} | others
 
     def apply(eqn: Any, *values: Any) -> Any:
