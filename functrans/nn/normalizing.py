@@ -13,7 +13,7 @@ from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
 from functrans.lax.arguments import placeable, sizes_of
 from functrans.numpy import moments, ufuncs
 from functrans.numpy.promotion import (
-    align_inexact,
+    align_all,
     axes_of,
     axis_index,
     cast,
@@ -179,7 +179,7 @@ def logsumexp(
     if b is None:
         a = _floats(a, "logsumexp")
     else:
-        a, b = align_inexact((a, b), "logsumexp")
+        a, b = align_all((a, b), "logsumexp", inexact=True)
         a = select_n(ne(b, splat(0, typeof(b))), splat(-math.inf, typeof(a)), a)
     t = typeof(a)
     axes = axes_of(axis, t.ndim, "logsumexp")

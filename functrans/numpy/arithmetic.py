@@ -14,7 +14,7 @@ from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy.promotion import (
     BOOL,
     align,
-    align_inexact,
+    align_all,
     array_of,
     broadcast_shape,
     cast,
@@ -216,7 +216,7 @@ def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any
     Source: `jax.numpy.logaddexp`.
     """
     refuse_out("logaddexp", out, where)
-    return _log_of_sum(align_inexact((x, y), "logaddexp"), 1.0)
+    return _log_of_sum(align_all((x, y), "logaddexp", inexact=True), 1.0)
 
 
 def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -225,7 +225,7 @@ def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> An
     Source: `jax.numpy.logaddexp2`.
     """
     refuse_out("logaddexp2", out, where)
-    return _log_of_sum(align_inexact((x, y), "logaddexp2"), math.log(2))
+    return _log_of_sum(align_all((x, y), "logaddexp2", inexact=True), math.log(2))
 
 
 def _log_of_sum(operands: list[Any], unit: float) -> Any:

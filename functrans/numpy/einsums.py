@@ -11,12 +11,12 @@ from jax.lax import PrecisionLike
 
 from functrans.caching import cached
 from functrans.ir.source import brief
-from functrans.numpy.linear import contract, diagonal
+from functrans.numpy.linear import contract, diagonal, without_ones
 from functrans.numpy.promotion import array_of, cast, invalid, promote_dtypes, user_dtype
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.reductions.folds import reduce_or, reduce_sum
-from functrans.primitives.shape.moving import squeeze, transpose
+from functrans.primitives.shape.moving import transpose
 from functrans.trace import materialize, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
@@ -189,31 +189,11 @@ def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
 
 
 def _pair(x: Any, x_names: str, y: Any, y_names: str, out: str, precision: Any, preferred: Any) -> Any:
-    x, x_names, y, y_names = _without_ones(x, x_names, y, y_names)
+    x, left, y, right = without_ones(x, x_names, y, y_names)
+    x_names, y_names = "".join(left), "".join(right)
     x, x_names = _reduced(x, x_names, out + y_names)
     y, y_names = _reduced(y, y_names, out + x_names)
     if x_names == y_names == out and preferred is None:
         return and_(x, y) if typeof(x).dtype == bool else mul(x, y)
     lhs, rhs, to = _numbered(x_names, y_names, out)
     return contract(x, y, lhs, rhs, to, precision, preferred)
-
-
-def _without_ones(x: Any, x_names: str, y: Any, y_names: str) -> tuple[Any, str, Any, str]:
-    """Drop axes of size 1 whose name has another size in the other operand."""
-    x_sizes, y_sizes = _sizes(x, x_names), _sizes(y, y_names)
-    for name in set(x_names) & set(y_names):
-        if x_sizes[name] != y_sizes[name]:
-            if x_sizes[name] == 1:
-                x, x_names = _drop(x, x_names, name)
-            else:
-                y, y_names = _drop(y, y_names, name)
-    return x, x_names, y, y_names
-
-
-def _sizes(x: Any, names: Sequence[str]) -> dict[str, int]:
-    return dict(zip(names, typeof(x).shape, strict=True))
-
-
-def _drop(x: Any, names: str, name: str) -> tuple[Any, str]:
-    axes = tuple([i for i, n in enumerate(names) if n == name])
-    return squeeze(x, dimensions=axes), names.replace(name, "")

@@ -105,7 +105,9 @@ def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = N
         raise _disagree(name, ta, tb, n - 1, k)
     lhs, rhs, out = _axes(n, m)
     if n > 2 and m > 2:
-        a, lhs, b, rhs = _drop_broadcast(name, a, ta, lhs, b, tb, rhs)
+        if ta.shape[:-2] != tb.shape[:-2]:
+            broadcast_shape([ta.shape[:-2], tb.shape[:-2]], name, (ta, tb))  # raises
+        a, lhs, b, rhs = without_ones(a, lhs, b, rhs)
     return contract(a, b, lhs, rhs, out, precision, preferred)
 
 
@@ -121,23 +123,18 @@ def _axes(n: int, m: int) -> tuple[Axes, Axes, Axes]:
     return lhs, rhs, out
 
 
-def _drop_broadcast(
-    name: str, a: Any, ta: ArrayType, lhs: Axes, b: Any, tb: ArrayType, rhs: Axes
-) -> tuple[Any, Axes, Any, Axes]:
-    """Drop batch axes of size 1 that are broadcast, so that only the other operand has the name."""
-    sizes_a = dict(zip(lhs[:-2], ta.shape, strict=False))
-    sizes_b = dict(zip(rhs[:-2], tb.shape, strict=False))
-    shared = [axis for axis in sizes_a if axis in sizes_b and sizes_a[axis] != sizes_b[axis]]
-    if not shared:
-        return a, lhs, b, rhs
-    if any(1 not in (sizes_a[axis], sizes_b[axis]) for axis in shared):
-        broadcast_shape([ta.shape[:-2], tb.shape[:-2]], name, (ta, tb))  # raises
-    a, lhs = _without(a, lhs, [axis for axis in shared if sizes_a[axis] == 1])
-    b, rhs = _without(b, rhs, [axis for axis in shared if sizes_b[axis] == 1])
-    return a, lhs, b, rhs
+def without_ones(x: Any, x_names: Any, y: Any, y_names: Any) -> tuple[Any, Any, Any, Any]:
+    """Drop axes of size 1 whose name has another size in the other operand."""
+    x_sizes, y_sizes = [
+        dict(zip(names, typeof(v).shape, strict=True)) for v, names in ((x, x_names), (y, y_names))
+    ]
+    differ = [n for n in x_sizes if n in y_sizes and x_sizes[n] != y_sizes[n]]
+    x, x_names = _without(x, x_names, [n for n in differ if x_sizes[n] == 1])
+    y, y_names = _without(y, y_names, [n for n in differ if y_sizes[n] == 1])
+    return x, x_names, y, y_names
 
 
-def _without(x: Any, names: Axes, dropped: list[int]) -> tuple[Any, Axes]:
+def _without(x: Any, names: Any, dropped: Sequence[Any]) -> tuple[Any, Any]:
     if not dropped:
         return x, names
     x = squeeze(x, dimensions=tuple([i for i, n in enumerate(names) if n in dropped]))

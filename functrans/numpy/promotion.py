@@ -204,22 +204,22 @@ def align(x: Any, y: Any, name: str) -> tuple[Any, Any]:
     return x, y
 
 
-def align_all(xs: Sequence[Any], name: str) -> list[Any]:
-    """Promote and broadcast operands to one shape and dtype."""
+def align_all(xs: Sequence[Any], name: str, inexact: bool = False) -> list[Any]:
+    """Promote and broadcast operands to one shape and dtype, a float or complex one if `inexact`."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
-    plan = _PLANS.get((types, flags.jax_enable_x64))
+    plan = _PLANS.get((types, inexact, flags.jax_enable_x64))
     if plan is None or (flags.jax_numpy_dtype_promotion, flags.jax_numpy_rank_promotion) != _FREE:
-        plan = _plan(types, name)
+        plan = _plan(types, name, inexact)
     return [x if steps is None else _follow(x, *steps) for x, steps in zip(xs, plan, strict=True)]
 
 
-# (operand types, is x64 enabled?) -> conversion of each operand: None, or (type to cast to, axes to
+# (operand types, inexact?, is x64 enabled?) -> conversion of each operand: None, or (type to cast to, axes to
 # drop, broadcast parameters)
 _PLANS = Cache("plans of promotions", 8192)
 
 
-def _plan(types: tuple[ArrayType, ...], name: str) -> list[Any]:
+def _plan(types: tuple[ArrayType, ...], name: str, inexact: bool) -> list[Any]:
     try:
         dtype, weak = promote(types)
     except TypeError:  # a key among numbers
@@ -227,6 +227,8 @@ def _plan(types: tuple[ArrayType, ...], name: str) -> list[Any]:
             f"{name}({', '.join(map(str, types))}): PRNG keys do not support arithmetic, {here()}\n"
             "Draw numbers with random.uniform(key), ...; random.key_data(key) returns its bits."
         ) from None
+    if inexact:
+        dtype = inexact_dtype(dtype)
     shape = broadcast_shape([t.shape for t in types], name, types)
     _check_ranks(types, name)
     plan = []
@@ -234,7 +236,7 @@ def _plan(types: tuple[ArrayType, ...], name: str) -> list[Any]:
         fits = t.dtype == dtype and t.weak_type >= weak
         to = None if fits else (dtype, weak)
         plan.append(None if fits and t.shape == shape else (to, *_growth(t.shape, shape)))
-    return _PLANS.keep((types, flags.jax_enable_x64), plan)
+    return _PLANS.keep((types, inexact, flags.jax_enable_x64), plan)
 
 
 _FREE = ("standard", "allow")
@@ -273,34 +275,19 @@ def _growth(have: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, .
     return dropped, {"shape": shape, "dimensions": tuple([lead + i for i in kept])}
 
 
-def cast_operand(x: Any, t: ArrayType, dtype: Any, weak: bool) -> Any:
-    """Cast an operand to the promoted dtype. An operand that has it is unchanged, weakly typed or
-    not: the result of an operation is weakly typed only if all operands are."""
-    return x if t.dtype == dtype and t.weak_type >= weak else cast(x, dtype, weak)
-
-
 def promote_dtypes(xs: Sequence[Any], name: str) -> list[Any]:
-    """Promote operands to one dtype; each keeps its shape."""
+    """Promote operands to one dtype; each keeps its shape. One that has the dtype is unchanged, weakly
+    typed or not: the result of an operation is weakly typed only if all operands are."""
     xs = [x if x.__class__ is Tracer else value_of(x, name, i) for i, x in enumerate(xs)]
     types = tuple([typeof(x) for x in xs])
     first = types[0]
     if all([t.dtype is first.dtype and not t.weak_type for t in types]):
         return xs
     dtype, weak = promote(types)
-    return [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
-
-
-def align_inexact(xs: Sequence[Any], name: str) -> list[Any]:
-    """Promote and broadcast operands to one shape and one inexact dtype."""
-    xs = [value_of(x, name, i) for i, x in enumerate(xs)]
-    types = tuple([typeof(x) for x in xs])
-    dtype, weak = promote(types)
-    dtype = inexact_dtype(dtype)
-    xs = [cast_operand(x, t, dtype, weak) for x, t in zip(xs, types, strict=True)]
-    types = tuple([typeof(x) for x in xs])
-    _check_ranks(types, name)
-    shape = broadcast_shape([t.shape for t in types], name, types)
-    return [expand(x, shape) for x in xs]
+    return [
+        x if t.dtype == dtype and t.weak_type >= weak else cast(x, dtype, weak)
+        for x, t in zip(xs, types, strict=True)
+    ]
 
 
 def broadcast_shape(

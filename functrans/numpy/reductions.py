@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans.caching import cached
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
 from functrans.numpy.promotion import (
     BOOL,
@@ -58,18 +59,10 @@ def wide_integer(dtype: Any) -> Any:
     return dtype if kind != "bool" and np.dtype(dtype).itemsize >= wide.itemsize else wide
 
 
-class _Plain(dict[Any, bool]):
-    """type -> whether it is inexact, not weakly typed, and summed at its own dtype."""
-
-    def __contains__(self, t: Any) -> bool:
-        found = self.get(t)
-        if found is None:
-            same = computed_in(t.dtype) is t.dtype and is_inexact(t.dtype)
-            found = self[t] = same and not t.weak_type
-        return found
-
-
-_PLAIN = _Plain()
+@cached("types that are summed as they are", 8192)
+def _is_plain(t: ArrayType) -> bool:
+    """Return whether a type is inexact, not weakly typed, and summed at its own dtype."""
+    return computed_in(t.dtype) is t.dtype and is_inexact(t.dtype) and not t.weak_type
 
 
 def computed_in(dtype: Any) -> Any:
@@ -116,7 +109,7 @@ def _fold(
     name, primitive, combine, unit = fold
     a = value_of(a, name)
     t = typeof(a)
-    if dtype is initial is where is None and t in _PLAIN:
+    if dtype is initial is where is None and _is_plain(t):
         return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
     own = wide_integer(t.dtype) if upcast else np.dtype("int32") if t.dtype == bool else t.dtype
     out = user_dtype(dtype) if dtype is not None else own

@@ -17,7 +17,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
-from functrans.numpy.promotion import BOOL, align, align_inexact, array_of, cast, to_inexact, value_of
+from functrans.numpy.promotion import BOOL, align, align_all, array_of, cast, to_inexact, value_of
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise import arithmetic, bitwise, complex_numbers, families, transcendental
 from functrans.primitives.elementwise.selection import select_n
@@ -153,7 +153,7 @@ def binary_inexact(name: str, summary: str, primitive: Any) -> Binary:
             x, y = align(x, y, name)
             if is_inexact(typeof(x).dtype):
                 return bind(primitive, (x, y), {})
-        return bind(primitive, align_inexact((x, y), name), {})
+        return bind(primitive, align_all((x, y), name, inexact=True), {})
 
     return named(of, name, summary)
 
