@@ -1,4 +1,4 @@
-"""Dtypes, their properties, and dtype promotion."""
+"""Scalar types, and dtype promotion. Classes of dtypes, `finfo` and the like are JAX's."""
 
 from __future__ import annotations
 
@@ -7,29 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from jax.numpy import ComplexWarning as ComplexWarning
 from jax.numpy import can_cast as can_cast
-from jax.numpy import character as character
-from jax.numpy import complex_ as complex_
-from jax.numpy import complexfloating as complexfloating
-from jax.numpy import dtype as dtype
-from jax.numpy import finfo as finfo
-from jax.numpy import flexible as flexible
-from jax.numpy import float_ as float_
-from jax.numpy import floating as floating
-from jax.numpy import generic as generic
-from jax.numpy import iinfo as iinfo
-from jax.numpy import inexact as inexact
-from jax.numpy import int_ as int_
-from jax.numpy import integer as integer
 from jax.numpy import isdtype as isdtype
 from jax.numpy import issubdtype as issubdtype
-from jax.numpy import number as number
-from jax.numpy import object_ as object_
 from jax.numpy import promote_types as promote_types
-from jax.numpy import signedinteger as signedinteger
-from jax.numpy import uint as uint
-from jax.numpy import unsignedinteger as unsignedinteger
 
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import cast, user_dtype
@@ -37,15 +18,12 @@ from functrans.trace import Tracer, materialize
 from functrans.typing import Array, ArrayLike, DTypeLike
 
 __all__ = [
-    "ComplexWarning", "bfloat16", "bool", "bool_", "can_cast", "cdouble", "character", "complex64",
-    "complex128", "complex_", "complexfloating", "csingle", "double", "dtype", "finfo", "flexible",
-    "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+    "bfloat16", "bool", "bool_", "can_cast", "cdouble", "complex64", "complex128", "csingle",
+    "double", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
     "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float16", "float32", "float64", "float_", "floating", "generic", "iinfo",
-    "inexact", "int1", "int2", "int4", "int8", "int16", "int32", "int64", "int_", "integer",
-    "isdtype", "issubdtype", "ndarray", "number", "object_", "promote_types", "result_type",
-    "signedinteger", "single", "uint", "uint1", "uint2", "uint4", "uint8", "uint16", "uint32",
-    "uint64", "unsignedinteger",
+    "float8_e8m0fnu", "float16", "float32", "float64", "int1", "int2", "int4", "int8", "int16",
+    "int32", "int64", "isdtype", "issubdtype", "ndarray", "promote_types", "result_type",
+    "single", "uint1", "uint2", "uint4", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 
