@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -16,6 +16,7 @@ from functrans.flags import flags
 from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing.gather import FILL, PROMISE
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import Tracer, full, typeof
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -155,6 +156,23 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
         raise mismatch(
             "shape", f"sizes must be integers, got {brief(shape)}", "Divide with n // 2, not n / 2."
         ) from None
+
+
+def spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """Broadcast x: its axes of size 1, or a scalar, to the shape."""
+    ndim = typeof(x).ndim
+    return repeated(x, shape, range(len(shape) - ndim, len(shape)) if ndim else ())
+
+
+def repeated(x: Any, shape: tuple[int, ...], dimensions: Sequence[int]) -> Any:
+    """Broadcast x to the shape, with axis i as axis `dimensions[i]`."""
+    old = typeof(x).shape
+    if old == shape:
+        return x
+    kept = [(n, d) for n, d in zip(old, dimensions, strict=True) if n == shape[d]]
+    if len(kept) < len(old):
+        x = reshape(x, shape=tuple([n for n, _ in kept]))
+    return broadcast_in_dim(x, shape=shape, dimensions=tuple([d for _, d in kept]))
 
 
 def placed(x: Any, where: Any) -> Any:

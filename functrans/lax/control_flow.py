@@ -17,6 +17,7 @@ from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
 from functrans.lax.staging import (
     array_leaves,
+    check_carry,
     check_function,
     differing,
     given_to,
@@ -219,7 +220,7 @@ def while_loop(
     body, init = stable(lambda types: staged(body_fun, in_tree, types, "while_loop"), init)
     types = [typeof(x) for x in init]
     name = operation_of(body_fun, "while_loop")
-    _check_carry(name, body_fun, structure, types, body.out_tree, body.program.out_types)
+    check_carry(name, "the body", body_fun, structure, types, body.out_tree, body.program.out_types)
     test = staged(cond_fun, in_tree, types, "while_loop")
     found = test.program.out_types
     alone = len(found) == test.out_tree.num_nodes == 1
@@ -255,16 +256,6 @@ def _bounded(cond_fun: Any, body_fun: Any, init: Any, max_steps: int) -> Any:
         return cond(cond_fun(carry), body_fun, lambda carry: carry, carry), None
 
     return scan(step, init, None, length=max_steps)[0]
-
-
-def _check_carry(name: str, fun: Any, structure: Any, types: Any, out_tree: Any, out_types: Any) -> None:
-    problem = differing(fun, "carry", structure, types, out_tree, out_types)
-    if problem:
-        raise errors.TypeMismatch(
-            f"{name}: the body must return a carry with the structure and types of its input:\n"
-            f"{problem}\n{given_to(name, fun)}\n"
-            "Cast what it returns, or give the initial carry the type that it returns."
-        )
 
 
 def fori_loop(

@@ -18,11 +18,10 @@ from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype
-from functrans.lax.arguments import check_fits, dtype_asked, integer, member
+from functrans.lax.arguments import check_fits, dtype_asked, integer, member, spread
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.elementwise.families import splat
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import Tracer, bind, full, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike
 
@@ -84,29 +83,19 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
     a, b = typeof(x).shape, typeof(y).shape
     if a == b:
         return x, y
-    if not a:
-        return broadcast_in_dim(x, shape=b, dimensions=()), y
-    if not b:
-        return x, broadcast_in_dim(y, shape=a, dimensions=())
-    if len(a) == len(b) and all([m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)]):
+    if not a or not b:
+        shape = a or b
+    elif len(a) == len(b) and all([m == n or 1 in (m, n) for m, n in zip(a, b, strict=True)]):
         shape = tuple([n if m == 1 else m for m, n in zip(a, b, strict=True)])
-        return _stretch(x, a, shape), _stretch(y, b, shape)
-    return x, y  # the primitive raises the error
+    else:
+        return x, y  # the primitive raises the error
+    return spread(x, shape), spread(y, shape)
 
 
 def _filled(x: Any, shape: tuple[int, ...]) -> Any:
     """Return a number as a literal of a shape."""
     t = _number_type(x)
     return splat(x, ArrayType(shape, t.dtype, t.weak_type))
-
-
-def _stretch(x: Any, old: tuple[int, ...], new: tuple[int, ...]) -> Any:
-    """Broadcast the axes of size 1 of x."""
-    if old == new:
-        return x
-    kept = tuple([i for i, (m, n) in enumerate(zip(old, new, strict=True)) if m == n])
-    dropped = reshape(x, shape=tuple([old[i] for i in kept]))
-    return broadcast_in_dim(dropped, shape=new, dimensions=kept)
 
 
 def _dtype(dtype: Any, name: str) -> Any:

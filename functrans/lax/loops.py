@@ -15,8 +15,8 @@ from functrans.ir.source import brief, here
 from functrans.lax.arguments import as_array, axis_index, invalid
 from functrans.lax.staging import (
     array_leaves,
+    check_carry,
     check_function,
-    differing,
     given_to,
     made_of,
     operation_of,
@@ -96,14 +96,7 @@ def scan(
     carry_tree = pair[0]
     outs = made.program.out_types
     k = carry_tree.num_leaves
-    problem = differing(f, "carry", state_tree, types, carry_tree, outs[:k])
-    if problem:
-        name = operation_of(f, "scan")
-        raise errors.TypeMismatch(
-            f"{name}: f must return a carry with the structure and types of its input:\n{problem}\n"
-            f"{given_to(name, f)}\n"
-            "Cast what it returns, or give the initial carry the type that it returns."
-        )
+    check_carry(operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
     params = {"reverse": True} if reverse else {}
     results = _scan(
         *made.captured,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -49,17 +49,22 @@ class _PlacedReduction(Protocol):
     def __call__(self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array: ...
 
 
+class _Position(Protocol):
+    def __call__(self, operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array: ...
+
+
 class _Running(Protocol):
     def __call__(self, operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array: ...
 
 
-def _reduction(name: str, what: str, example: str) -> _Reduction:
-    """Make a function (operand, axes) of the primitive of the same name."""
+def _reduction(name: str, what: str, example: str, weak: bool = True) -> _Reduction:
+    """Make a function (operand, axes) of the primitive of the same name. `weak`: whether the result may
+    be weakly typed."""
     primitive = PRIMITIVES[name]
 
     def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
         x = as_array(operand)
-        return primitive(x, axes=_axes(axes, len(x.shape), name))
+        return primitive(x if weak else strong(x), axes=_axes(axes, len(x.shape), name))
 
     return documented(reduction, name, f"{what} over the axes `axes`.", example)
 
@@ -74,16 +79,6 @@ def _placed_reduction(name: str, what: str, example: str) -> _PlacedReduction:
     return documented(reduction, name, f"{what} over the axes `axes`.", example)
 
 
-def _bitwise(name: str, what: str, example: str) -> _Reduction:
-    """Make a reduction whose result is never weakly typed."""
-    plain = _reduction(name, what, example)
-
-    def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
-        return plain(strong(as_array(operand)), axes)
-
-    return documented(reduction, name, f"{what} of booleans or bits over the axes `axes`.", example)
-
-
 reduce_sum: _PlacedReduction = _placed_reduction("reduce_sum", "Sum", "np.ones((2, 3)), (1,) -> [3. 3.]")
 reduce_prod: _Reduction = _reduction("reduce_prod", "Multiply", "np.array([2, 3]), (0,) -> 6")
 reduce_max: _PlacedReduction = _placed_reduction(
@@ -92,44 +87,34 @@ reduce_max: _PlacedReduction = _placed_reduction(
 reduce_min: _PlacedReduction = _placed_reduction(
     "reduce_min", "Take the smallest element", "np.array([2, 3]), (0,) -> 2"
 )
-reduce_and: _Reduction = _bitwise("reduce_and", "`and`", "np.array([2, 3]), (0,) -> 2")
-reduce_or: _Reduction = _bitwise("reduce_or", "`or`", "np.array([2, 3]), (0,) -> 3")
-reduce_xor: _Reduction = _bitwise("reduce_xor", "`xor`", "np.array([2, 3]), (0,) -> 1")
+_BITS = "of booleans or bits"
+reduce_and: _Reduction = _reduction("reduce_and", f"`and` {_BITS}", "np.array([2, 3]), (0,) -> 2", weak=False)
+reduce_or: _Reduction = _reduction("reduce_or", f"`or` {_BITS}", "np.array([2, 3]), (0,) -> 3", weak=False)
+reduce_xor: _Reduction = _reduction("reduce_xor", f"`xor` {_BITS}", "np.array([2, 3]), (0,) -> 1", weak=False)
 
 
 # --- positions ------------------------------------------------------------------------------------
 
 
-def argmax(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """Return the index of the maximum along an axis: the first one, or the first NaN.
+def _position(name: str, of: str, example: str) -> _Position:
+    """Make a function (operand, axis, index_dtype) of the primitive of the same name."""
+    primitive = PRIMITIVES[name]
 
-    Source: `jax.lax.argmax`.
+    def position(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
+        x, axis = as_array(operand), integer(axis, name, "axis")
+        shape = x.shape
+        if not 0 <= axis < len(shape):
+            raise invalid(name, f"Invalid axis {axis} for operand shape {shape}")
+        if not shape[axis]:
+            raise invalid(name, f"axis {axis} of shape {shape} has no elements to choose from")
+        return primitive(x, axes=(axis,), index_dtype=canonical_dtype(np.dtype(index_dtype)))
 
-    >>> print(argmax(np.array([1, 3, 3]), 0, np.int32))
-    1
-    """
-    return _position("argmax", operand, axis, index_dtype)
-
-
-def argmin(operand: ArrayLike, axis: int, index_dtype: DTypeLike) -> Array:
-    """Return the index of the minimum along an axis: the first one, or the first NaN.
-
-    Source: `jax.lax.argmin`.
-
-    >>> print(argmin(np.array([1, 3, 1]), 0, np.int32))
-    0
-    """
-    return _position("argmin", operand, axis, index_dtype)
+    does = f"Return the index of the {of} along an axis: the first one, or the first NaN."
+    return documented(position, name, does, example)
 
 
-def _position(name: str, operand: Any, axis: int, index_dtype: Any) -> Any:
-    x, axis = as_array(operand), integer(axis, name, "axis")
-    shape = x.shape
-    if not 0 <= axis < len(shape):
-        raise invalid(name, f"Invalid axis {axis} for operand shape {shape}")
-    if not shape[axis]:
-        raise invalid(name, f"axis {axis} of shape {shape} has no elements to choose from")
-    return PRIMITIVES[name](x, axes=(axis,), index_dtype=canonical_dtype(np.dtype(index_dtype)))
+argmax: _Position = _position("argmax", "maximum", "np.array([1, 3, 3]), 0, np.int32 -> 1")
+argmin: _Position = _position("argmin", "minimum", "np.array([1, 3, 1]), 0, np.int32 -> 0")
 
 
 # --- cumulative reductions ------------------------------------------------------------------------

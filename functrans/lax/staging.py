@@ -224,6 +224,19 @@ def differing(
     )
 
 
+def check_carry(
+    name: str, who: str, fun: Any, structure: Any, types: Any, out_tree: Any, out_types: Any
+) -> None:
+    """Raise an error unless the body of a loop returns a carry of the type that it takes."""
+    problem = differing(fun, "carry", structure, types, out_tree, out_types)
+    if problem:
+        raise errors.TypeMismatch(
+            f"{name}: {who} must return a carry with the structure and types of its input:\n"
+            f"{problem}\n{given_to(name, fun)}\n"
+            "Cast what it returns, or give the initial carry the type that it returns."
+        )
+
+
 def check_function(fun: Any, operation: str, name: str) -> None:
     """Raise an error unless `fun` is callable."""
     if not callable(fun):

@@ -25,9 +25,10 @@ from functrans.ir.program import PRIMITIVES, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.jax_trace import as_varying, varies
+from functrans.lax.arguments import repeated as repeated
+from functrans.lax.arguments import spread as spread
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import (
     derive_from,
     derived_here,
@@ -100,23 +101,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple([plain(v) for v in value])
     return value.item() if isinstance(value, (np.integer, np.bool_)) else value
-
-
-def spread(x: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast x: its axes of size 1, or a scalar, to the shape."""
-    ndim = typeof(x).ndim
-    return repeated(x, shape, range(len(shape) - ndim, len(shape)) if ndim else ())
-
-
-def repeated(x: Any, shape: tuple[int, ...], dimensions: Sequence[int]) -> Any:
-    """Broadcast x to the shape, with axis i as axis `dimensions[i]`."""
-    old = typeof(x).shape
-    if old == shape:
-        return x
-    kept = [(n, d) for n, d in zip(old, dimensions, strict=True) if n == shape[d]]
-    if len(kept) < len(old):
-        x = reshape(x, shape=tuple([n for n, _ in kept]))
-    return broadcast_in_dim(x, shape=shape, dimensions=tuple([d for _, d in kept]))
 
 
 def spread_front(x: Any, shape: tuple[int, ...]) -> Any:

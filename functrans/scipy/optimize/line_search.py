@@ -177,7 +177,7 @@ def _next_step(s: _Interval) -> Any:
 def _parabola_minimum(low: Point, high: Point) -> Any:
     """Return the minimum of the parabola of low's value and slope and high's value, or NaN."""
     d = high.step - low.step
-    return low.step - _ratio(low.slope * d * d, 2 * (high.value - low.value - low.slope * d))
+    return low.step - ratio(low.slope * d * d, 2 * (high.value - low.value - low.slope * d))
 
 
 def _cubic_minimum(low: Point, high: Point, other: tuple[Any, Any]) -> Any:
@@ -187,15 +187,15 @@ def _cubic_minimum(low: Point, high: Point, other: tuple[Any, Any]) -> Any:
     c = low.slope
     f, g = high.value - low.value - c * t, other[1] - low.value - c * u
     scale = (t * u) ** 2 * (t - u)
-    a = _ratio(u * u * f - t * t * g, scale)
-    b = _ratio(t * t * t * g - u * u * u * f, scale)
+    a = ratio(u * u * f - t * t * g, scale)
+    b = ratio(t * t * t * g - u * u * u * f, scale)
     radical = b * b - 3 * a * c
     root = jnp.where(radical > 0, jnp.sqrt(jnp.where(radical > 0, radical, 1)), jnp.nan)
     # (root - b) / 3a = -c / (root + b): use the one without cancellation
-    return low.step + jnp.where(b > 0, _ratio(-c, root + b), _ratio(root - b, 3 * a))
+    return low.step + jnp.where(b > 0, ratio(-c, root + b), ratio(root - b, 3 * a))
 
 
-def _ratio(x: Any, y: Any) -> Any:
-    """Return x / y; where y is 0, NaN with derivative 0: a step that is not taken has none."""
+def ratio(x: Any, y: Any, otherwise: float = jnp.nan) -> Any:
+    """Return x / y; where y is 0, another number with derivative 0: a step that is not taken has none."""
     there = y != 0
-    return jnp.where(there, x / jnp.where(there, y, 1), jnp.nan)
+    return jnp.where(there, x / jnp.where(there, y, 1), otherwise)

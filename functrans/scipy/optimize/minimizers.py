@@ -17,7 +17,7 @@ from functrans.api.jit import jit
 from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
 from functrans.numpy.promotion import array_of, invalid
-from functrans.scipy.optimize.line_search import dot, line_search
+from functrans.scipy.optimize.line_search import dot, line_search, ratio
 from functrans.trace import typeof
 from functrans.typing import ArrayLike
 
@@ -133,7 +133,7 @@ class History(NamedTuple):
 
 class LBFGSState(NamedTuple):
     """The state of the search. status: 0 nominal; out of 1 iterations, 2 evaluations, 3 gradients;
-    4 insufficient progress; 5 the line search failed."""
+    4 insufficient progress; 5 the line search failed. After a last step of length 0 its ratios are 0."""
 
     converged: Any
     failed: Any
@@ -189,9 +189,9 @@ def minimize_lbfgs(
             History(
                 _pushed(s.history.moves, move),
                 _pushed(s.history.changes, change),
-                _pushed(s.history.weights, _ratio(1, curvature)),
+                _pushed(s.history.weights, ratio(1, curvature, 0)),
             ),
-            _ratio(curvature, jnp.real(dot(jnp.conj(change), change))),
+            ratio(curvature, jnp.real(dot(jnp.conj(change), change)), 0),
             jnp.where(converged, 0, status),
         )
 
@@ -210,12 +210,6 @@ def minimize_lbfgs(
         0,
     )
     return lax.while_loop(lambda s: ~s.converged & ~s.failed, step, start)
-
-
-def _ratio(x: Any, y: Any) -> Any:
-    """Return x / y; 0 where y is 0, as after the last step, of length 0."""
-    there = y != 0
-    return jnp.where(there, x / jnp.where(there, y, 1), 0)
 
 
 def _pushed(rows: Any, new: Any) -> Any:
