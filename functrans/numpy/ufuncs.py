@@ -110,14 +110,12 @@ def unary(name: str, summary: str, primitive: Any, integers: bool = False) -> Un
     return named(of, name, summary)
 
 
-def rounding(name: str, summary: str, primitive: Any) -> Unary:
-    """Make a function that leaves integers and booleans unchanged."""
+def only_of(name: str, summary: str, primitive: Any, *kinds: str) -> Unary:
+    """Make a function of one operand that leaves dtypes of other kinds unchanged."""
 
     def of(x: ArrayLike, /) -> Array:
         x = value_of(x, name)
-        if not is_inexact(typeof(x).dtype):
-            return array_of(x, name)
-        return primitive(x)
+        return primitive(x) if dtype_class(typeof(x).dtype) in kinds else array_of(x, name)
 
     return named(of, name, summary)
 
@@ -301,8 +299,12 @@ arccosh: Unary = unary("arccosh", "The inverse hyperbolic cosine.", transcendent
 acosh: Unary = arccosh
 arctanh: Unary = unary("arctanh", "The inverse hyperbolic tangent.", transcendental.atanh)
 atanh: Unary = arctanh
-floor: Unary = rounding("floor", "The largest integer not above x, at x's dtype.", arithmetic.floor)
-ceil: Unary = rounding("ceil", "The smallest integer not below x, at x's dtype.", arithmetic.ceil)
+floor: Unary = only_of(
+    "floor", "The largest integer not above x, at x's dtype.", arithmetic.floor, "float", "complex"
+)
+ceil: Unary = only_of(
+    "ceil", "The smallest integer not below x, at x's dtype.", arithmetic.ceil, "float", "complex"
+)
 
 
 def rint(x: ArrayLike, /) -> Array:
@@ -379,13 +381,11 @@ def isfinite(x: ArrayLike, /) -> Array:
 # --- complex numbers ------------------------------------------------------------------------------
 
 
-def real(x: ArrayLike, /) -> Array:
-    """The real part.
-
-    Source: `jax.numpy.real`.
-    """
-    x = value_of(x, "real")
-    return complex_numbers.real(x) if dtype_class(typeof(x).dtype) == "complex" else array_of(x, "real")
+real: Unary = only_of("real", "The real part.", complex_numbers.real, "complex")
+conjugate: Unary = only_of(
+    "conjugate", "The complex conjugate; real numbers unchanged.", complex_numbers.conj, "complex"
+)
+conj: Unary = conjugate
 
 
 def imag(x: ArrayLike, /) -> Array:
@@ -396,17 +396,3 @@ def imag(x: ArrayLike, /) -> Array:
     x = value_of(x, "imag")
     t = typeof(x)
     return complex_numbers.imag(x) if dtype_class(t.dtype) == "complex" else materialize(literal(0, t))
-
-
-def conjugate(x: ArrayLike, /) -> Array:
-    """The complex conjugate; real numbers unchanged.
-
-    Source: `jax.numpy.conjugate`.
-    """
-    x = value_of(x, "conjugate")
-    if dtype_class(typeof(x).dtype) == "complex":
-        return complex_numbers.conj(x)
-    return array_of(x, "conjugate")
-
-
-conj: Unary = conjugate
