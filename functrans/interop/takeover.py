@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import inspect
 import os
 import site
 import sys
@@ -55,19 +56,7 @@ from functrans.passes.pipeline import DEFAULT, chosen
 from functrans.pytrees.functions import function_name
 
 _make_jit = pjit.make_jit  # JAX's
-_OPTIONS = {
-    "in_shardings",
-    "out_shardings",
-    "static_argnums",
-    "static_argnames",
-    "donate_argnums",
-    "donate_argnames",
-    "keep_unused",
-    "device",
-    "backend",
-    "compiler_options",
-}
-_OF_NO_MATTER = {"inline", "use_resource_env"}  # no effect while nothing is traced
+_OPTIONS = set(inspect.signature(jit).parameters)
 _RAISE = opmap["RAISE_VARARGS"]
 _RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # errors at run time
 
@@ -303,7 +292,7 @@ def _obstacle(options: dict[str, Any]) -> str:
         return "the program runs in several processes"
     if options.get("use_resource_env"):
         return "pjit reads the mesh around its call"
-    unknown = [name for name in options.keys() - _OPTIONS - _OF_NO_MATTER if options[name]]
+    unknown = [name for name in options.keys() - _OPTIONS if options[name]]
     return f"ft.jit has no option {', '.join(sorted(unknown))}" if unknown else ""
 
 

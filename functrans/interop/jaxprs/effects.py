@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -45,15 +45,16 @@ def _callback(eqn: Any, *values: Any) -> Any:
     )
 
 
+def _debug(eqn: Any, values: Sequence[Any], function: Callable[..., Any], name: str, ordered: Any) -> Any:
+    callback = _python(function, len(values), name)
+    partitioned = bool(eqn.params["partitioned"])
+    return calls.debug_callback(*values, callback=callback, ordered=bool(ordered), partitioned=partitioned)
+
+
 @means("debug_callback")
 def _debug_callback(eqn: Any, *values: Any) -> Any:
-    p = eqn.params
-    return calls.debug_callback(
-        *values,
-        callback=_python(p["callback"], len(values), _name(p["callback"])),
-        ordered="Ordered" in type(p["effect"]).__name__,
-        partitioned=bool(p["partitioned"]),
-    )
+    function = eqn.params["callback"]
+    return _debug(eqn, values, function, _name(function), "Ordered" in type(eqn.params["effect"]).__name__)
 
 
 @means("debug_print")
@@ -77,12 +78,7 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
             copied = logging.makeLogRecord(record.__dict__ | {"msg": text})
             logging.getLogger(record.name).handle(copied)
 
-    return calls.debug_callback(
-        *values,
-        callback=_python(show, len(values), f"print {p['fmt']!r}"),
-        ordered=bool(p["ordered"]),
-        partitioned=bool(p["partitioned"]),
-    )
+    return _debug(eqn, values, show, f"print {p['fmt']!r}", p["ordered"])
 
 
 # --- between the examples of a mapped axis --------------------------------------------------------
