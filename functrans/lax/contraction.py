@@ -19,7 +19,7 @@ from functrans.ir.types import ArrayType, canonical_dtype, dtype_class
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.contractions import dot_general as contraction
 from functrans.trace import bind, typeof
-from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree
+from functrans.typing import Array, ArrayLike, Device, DTypeLike
 
 _dot_general = contraction.dot_general
 _CONFIG: Any = jax.config  # its attributes are created at run time
@@ -86,40 +86,6 @@ def product_of(x: Any, y: Any, params: dict[str, Any]) -> Any:
     made = bind(_dot_general, (x, y), {k: v for k, v in params.items() if k != "preferred"})
     weak = typeof(made).weak_type
     return PRIMITIVES["convert_element_type"](made, dtype=to, weak_type=weak)
-
-
-def dot(
-    lhs: ArrayLike,
-    rhs: ArrayLike,
-    *,
-    dimension_numbers: PyTree = None,
-    precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: Device = None,
-) -> Array:
-    """Compute a vector-vector, matrix-vector or matrix-matrix product; `dot_general` if
-    `dimension_numbers` is given.
-
-    Source: jax.lax.dot
-
-    Example:
-        >>> import numpy as np
-        >>> dot(np.arange(3.0), np.ones((3, 2))).tolist()
-        [3.0, 3.0]
-    """
-    if dimension_numbers is None:
-        x, y = typeof(lhs), typeof(rhs)
-        if not (0 < x.ndim < 3 and 0 < y.ndim < 3 and x.shape[-1] == y.shape[0]):
-            raise errors.InvalidArgument(
-                f"dot({x}, {y}): without dimension_numbers, both must have one or two axes, and "
-                "the last axis of the first must have the size of the first axis of the second, "
-                f"{here()}\n"
-                "Use jnp.matmul for stacks of matrices, or give dimension_numbers."
-            )
-        dimension_numbers = (((x.ndim - 1,), (0,)), ((), ()))
-    return dot_general(
-        lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding
-    )
 
 
 # --- arguments ------------------------------------------------------------------------------------
@@ -238,4 +204,4 @@ def _width(dtype: Any) -> tuple[Any, ...]:
     return False, -1, -1, 1, True
 
 
-__all__ = ["DotAlgorithmPreset", "Precision", "dot", "dot_general"]
+__all__ = ["DotAlgorithmPreset", "Precision", "dot_general"]

@@ -14,26 +14,15 @@ from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType
-from functrans.lax.arguments import integer
 from functrans.lax.contraction import contraction_options, product_of
-from functrans.numpy.promotion import (
-    array_of,
-    axes_of,
-    axis_index,
-    broadcast_shape,
-    cast,
-    invalid,
-    mismatch,
-    promote_dtypes,
-)
+from functrans.numpy.promotion import array_of, axis_index, broadcast_shape, cast, invalid, promote_dtypes
 from functrans.primitives.elementwise.bitwise import and_
-from functrans.primitives.elementwise.complex_numbers import conj
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, squeeze, transpose
 from functrans.trace import ARRAYS, materialize, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["dot", "inner", "matmul", "outer", "tensordot", "vdot"]
+__all__ = ["dot", "matmul", "outer"]
 
 Axes = tuple[int, ...]
 
@@ -154,43 +143,20 @@ def dot(
     Source: `jax.numpy.dot`.
     """
     a, b, ta, tb = _operands("dot", a, b)
-    ours, theirs = ((), ()) if 0 in (ta.ndim, tb.ndim) else ((ta.ndim - 1,), (max(tb.ndim - 2, 0),))
-    return _summed("dot", a, b, ours, theirs, precision, preferred_element_type)
+    n, m = ta.ndim, tb.ndim
+    i, j = n - 1, max(m - 2, 0)
+    if n and m and ta.shape[i] != tb.shape[j]:
+        raise _disagree("dot", ta, tb, i, j)
+    return contract(a, b, *_dot_axes(n, m), precision, preferred_element_type)
 
 
-def _summed(name: str, a: Any, b: Any, ours: Axes, theirs: Axes, precision: Any, preferred: Any) -> Any:
-    """Contract axes of a with axes of b; the other axes of a come first in the result, then those of b."""
-    ta, tb = typeof(a), typeof(b)
-    for i, j in zip(ours, theirs, strict=True):
-        if ta.shape[i] != tb.shape[j]:
-            raise _disagree(name, ta, tb, i, j)
-    return contract(a, b, *_paired_axes(ta.ndim, tb.ndim, ours, theirs), precision, preferred)
-
-
-@cached("axes of dot, inner and tensordot", 256)
-def _paired_axes(n: int, m: int, ours: Axes, theirs: Axes) -> tuple[Axes, Axes, Axes]:
-    """Names of the axes of arrays of n and m axes, which are summed in pairs, and of the result."""
-    paired, fresh = dict(zip(theirs, ours, strict=True)), iter(range(n, n + m))
-    lhs = tuple(range(n))
-    rhs = tuple([paired[j] if j in paired else next(fresh) for j in range(m)])
-    return lhs, rhs, tuple([k for k in (*lhs, *rhs) if k not in ours])
-
-
-def inner(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: None = None,
-) -> Array:
-    """Contract the last axes of both arrays.
-
-    Source: `jax.numpy.inner`.
-    """
-    a, b, ta, tb = _operands("inner", a, b)
-    ours, theirs = ((), ()) if 0 in (ta.ndim, tb.ndim) else ((ta.ndim - 1,), (tb.ndim - 1,))
-    return _summed("inner", a, b, ours, theirs, precision, preferred_element_type)
+@cached("axes of dot", 256)
+def _dot_axes(n: int, m: int) -> tuple[Axes, Axes, Axes]:
+    """Names of the axes of arrays of n and m axes, and of their product."""
+    lhs, rhs = list(range(n)), list(range(n, n + m))
+    if n and m:
+        rhs[max(m - 2, 0)] = n - 1
+    return tuple(lhs), tuple(rhs), tuple([k for k in (*lhs, *rhs) if not (n and m and k == n - 1)])
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
@@ -209,61 +175,6 @@ def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
             broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
         )
     )
-
-
-def vdot(
-    a: ArrayLike,
-    b: ArrayLike,
-    *,
-    precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None,
-) -> Array:
-    """Return the sum of conj(a) * b over all elements.
-
-    Source: `jax.numpy.vdot`.
-    """
-    a, b, ta, tb = _operands("vdot", array_of(a, "vdot"), array_of(b, "vdot", 1))
-    if ta.dtype.kind == "c":
-        a = conj(a)
-    return dot(
-        reshape(a, shape=(ta.size,)),
-        reshape(b, shape=(tb.size,)),
-        precision=precision,
-        preferred_element_type=preferred_element_type,
-    )
-
-
-def tensordot(
-    a: ArrayLike,
-    b: ArrayLike,
-    axes: int | Sequence[int] | Sequence[Sequence[int]] = 2,
-    *,
-    precision: PrecisionLike = None,
-    preferred_element_type: DTypeLike | None = None,
-    out_sharding: None = None,
-) -> Array:
-    """Contract two arrays over pairs of axes.
-
-    Arguments:
-      a, b: arrays.
-      axes: a number n (the last n axes of a with the first n of b), or a pair of ints or sequences.
-
-    Source: `jax.numpy.tensordot`.
-    """
-    a, b, ta, tb = _operands("tensordot", a, b)
-    n, m = ta.ndim, tb.ndim
-    if isinstance(axes, (tuple, list)):
-        if len(axes) != 2:
-            raise mismatch("tensordot", f"axes must be an int or a pair, got {axes}")
-        ours, theirs = axes_of(axes[0], n, "tensordot"), axes_of(axes[1], m, "tensordot")
-    else:
-        count = integer(axes, "tensordot", "axes")
-        if count > min(n, m):
-            raise mismatch("tensordot", f"axes={count} exceeds the number of axes of {ta} or {tb}")
-        ours, theirs = tuple(range(n - count, n)), tuple(range(count))
-    if len(ours) != len(theirs):
-        raise mismatch("tensordot", f"axes must list equally many axes of both operands, got {axes}")
-    return _summed("tensordot", a, b, ours, theirs, precision, preferred_element_type)
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

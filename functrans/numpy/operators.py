@@ -288,11 +288,6 @@ def _flat(self: Tracer) -> Any:
     raise errors.NotSupported(f"x.flat of a {self.type} is not supported, {here()}\nUse x.ravel().")
 
 
-def _flatten(self: Tracer, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """Source: `jax.Array.flatten`."""
-    return shaping.ravel(self, order, out_sharding=out_sharding)
-
-
 def _block_until_ready(self: Tracer) -> Any:
     """Wait for the concrete value, if there is one."""
     value = self.concrete()
@@ -304,7 +299,9 @@ def _block_until_ready(self: Tracer) -> Any:
 _NAMED = {  # functions whose first argument is the array
     reductions: "all any argmax argmin cumprod cumsum max min prod sum",
     moments: "mean std var",
-    shaping: "copy diagonal squeeze swapaxes",
+    shaping: "copy diagonal ravel squeeze swapaxes",
+    selecting: "clip",
+    ufuncs: "conj conjugate",
     taking: "nonzero take",
     arithmetic: "round",
     linear: "dot",
@@ -317,11 +314,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(jax.core.Tracer, name) for name in _INHERITED.split()},
     "astype": _astype,
     "block_until_ready": _block_until_ready,
-    "clip": selecting.clip,
-    "conj": ufuncs.conjugate,
-    "conjugate": ufuncs.conjugate,
-    "flatten": _flatten,
-    "ravel": _flatten,
+    "flatten": shaping.ravel,
     "reshape": _reshape,
     "transpose": _transpose,
 }

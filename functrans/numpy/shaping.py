@@ -41,7 +41,6 @@ __all__ = [
     "diagonal",
     "expand_dims",
     "matrix_transpose",
-    "moveaxis",
     "ndim",
     "permute_dims",
     "ravel",
@@ -220,22 +219,6 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
     order = list(range(n))
     i, j = axis_index(axis1, n, "swapaxes"), axis_index(axis2, n, "swapaxes")
     order[i], order[j] = j, i
-    return _permuted(a, tuple(order))
-
-
-def moveaxis(a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
-    """Move axes to other positions; the other axes keep their order.
-
-    Source: `jax.numpy.moveaxis`.
-    """
-    a = array_of(a, "moveaxis")
-    n = typeof(a).ndim
-    from_, to = axes_of(source, n, "moveaxis"), axes_of(destination, n, "moveaxis")
-    if len(from_) != len(to):
-        raise invalid("moveaxis", f"got {len(from_)} source and {len(to)} destination axes")
-    order = [i for i in range(n) if i not in from_]
-    for d, s in sorted(zip(to, from_, strict=True)):
-        order.insert(d, s)
     return _permuted(a, tuple(order))
 
 

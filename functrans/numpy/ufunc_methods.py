@@ -111,9 +111,7 @@ _ELEMENTWISE = (
     "logaddexp2 mod nextafter not_equal remainder true_divide where"
 )
 # Functions of arrays and static integers, strings and None; floats are operands.
-_WITH_OPTIONS = (
-    "argmax argmin cumprod cumsum diagonal dot imag inner outer clip ravel round sinc trunc unstack vdot"
-)
+_WITH_OPTIONS = "argmax argmin cumprod cumsum diagonal dot imag outer clip ravel round sinc trunc unstack"
 # Functions of arrays and options, where floats are static too: fill values must be concrete.
 _WITH_FILLING = "take"
 
