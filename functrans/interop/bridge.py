@@ -299,7 +299,7 @@ def _called(
         arrays = _literals(arguments.arrays(values), bridge.stages)
         params = {"program": lambda *xs: _again(fun, arguments(xs)), "rule": made}
         outs = bind(primitive, arrays, params)
-    if any(map(_is_full, fun.stores)):
+    if any(getattr(store, "_store", store) for store in fun.stores):  # it is full
         _forget(rule)
     return outs
 
@@ -314,10 +314,6 @@ def _forget(fun: Any) -> None:
     for store in fun.stores:
         if store is not None:
             store.reset()
-
-
-def _is_full(store: Any) -> bool:
-    return bool(getattr(store, "_store", store))
 
 
 def _zero(aval: Any, symbolic: bool) -> Any:

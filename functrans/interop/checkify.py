@@ -139,15 +139,15 @@ def _is_indexing(e: Equation) -> bool:
 def _without_checks(e: Equation) -> Equation:
     """Return a call equation without the `checkify.check` equations in its program."""
     program: Any = e.params["program"]
-    left = [x for x in program.equations if not _is_check(x)]
+    left = [
+        x
+        for x in program.equations
+        if x.primitive is not jax_call or x.params["body"].equation.primitive is not checkify.check_p
+    ]
     if len(left) == len(program.equations):
         return e
     params = {**e.params, "program": program.replace(equations=prune(left, program.outputs))}
     return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-
-
-def _is_check(e: Equation) -> bool:
-    return e.primitive is jax_call and e.params["body"].equation.primitive is checkify.check_p
 
 
 def _windows(e: Equation, values: Sequence[Any]) -> tuple[Any, Sequence[int], Sequence[int]]:

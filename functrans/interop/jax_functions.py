@@ -30,6 +30,7 @@ from functrans.pytrees.functions import function_name, needs_value
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
 _KEPT = 512  # signatures per function
+_NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
 def from_jax(
@@ -183,7 +184,7 @@ class JaxFunction:
         arrays = [k.__class__ is not _Option for k in kinds]
         if found is None:
             found = self._keep(key, self._traced(static, in_tree, leaves, arrays))
-        numbers = [a and _is_number(x) for a, x in zip(arrays, leaves, strict=True)]
+        numbers = [a and isinstance(x, _NUMBERS) for a, x in zip(arrays, leaves, strict=True)]
         if found.__class__ is _Entry or not any(numbers):
             return found
         known = tuple([exactly(x) for x, n in zip(leaves, numbers, strict=True) if n])
@@ -272,7 +273,3 @@ def _kind(x: Any) -> Any:
         except TypeError:
             raise error from None
         return _Option(exactly(x))
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))

@@ -57,7 +57,7 @@ def derivative(
     primals: Sequence[Any], tangents: Sequence[Any], *, program: Program, preparation: Preparation
 ) -> tuple[list[Any], list[Any]]:
     """Apply the JVP rule."""
-    active = tuple([_moves(dx) for dx in tangents])
+    active = tuple([dx.__class__ is not ad.Zero and core.typeof(dx).dtype != float0 for dx in tangents])
     given = [dx for dx, a in zip(tangents, active, strict=True) if a]
     n = len(program.outputs)
     try:
@@ -81,10 +81,6 @@ def derivative(
         ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else _laid_out(dy, core.typeof(y))
         for y, dy in zip(outs, found, strict=True)
     ]
-
-
-def _moves(tangent: Any) -> bool:
-    return tangent.__class__ is not ad.Zero and core.typeof(tangent).dtype != float0
 
 
 def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation: Preparation) -> list[Any]:

@@ -105,13 +105,11 @@ def _parted(e: Equation, key: Key, shape: tuple[int, ...]) -> Sequence[Key]:
     return [jax.lax.slice_in_dim(key, int(a), int(b), axis=axis) for a, b in parts]
 
 
-def _reshaped(e: Equation, key: Key, shape: tuple[int, ...]) -> Sequence[Key]:
-    return [jax.lax.reshape(key, shape)]
-
-
 # The keys among the results, given the key among the operands and the shape of the first result's.
 _MOVES: dict[str, Callable[[Equation, Key, tuple[int, ...]], Sequence[Key]]] = {
-    **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _reshaped),
+    **dict.fromkeys(
+        ("reshape", "squeeze", "expand_dims"), lambda e, key, shape: [jax.lax.reshape(key, shape)]
+    ),
     "broadcast_in_dim": lambda e, key, shape: [
         jax.lax.broadcast_in_dim(key, shape, e.params["dimensions"][: key.ndim])
     ],

@@ -47,7 +47,10 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
 
     def body(*values: Any) -> list[Any]:
         outs = exactly(run(closed.jaxpr, constants_of(closed), values), closed.out_avals)
-        return [_laid_out(y, a.sharding) for y, a in zip(outs, closed.out_avals, strict=True)]
+        return [
+            sharding_constraint(y, sharding=a.sharding, typed=True) if a.sharding.mesh.explicit_axes else y
+            for y, a in zip(outs, closed.out_avals, strict=True)
+        ]
 
     with at_once(), automatic_axes():  # so that constants are arrays, not JAX tracers
         return stage(body, [type_of_aval(a) for a in closed.in_avals], name)
@@ -82,11 +85,6 @@ def jaxpr_of_map(mapped: Callable[..., Sequence[Any]], types: Sequence[Any]) -> 
     current = nullcontext() if bridge is None else set_current_trace(bridge)
     with current, eager_constant_folding(False), automatic_axes():
         return jax.make_jaxpr(mapped, axis_env=list(state.axes))(*avals)
-
-
-def _laid_out(y: Any, sharding: Any) -> Any:
-    """Return a value with the sharding of its type in JAX."""
-    return sharding_constraint(y, sharding=sharding, typed=True) if sharding.mesh.explicit_axes else y
 
 
 def _mesh_of(values: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -217,7 +217,11 @@ class TakeOver:
             if obstacle:
                 function.refuse(obstacle, fun)
                 return None
-            given = {name: _given(x) for name, x in options.items() if name in _OPTIONS}
+            given: dict[str, Any] = {
+                name: None if isinstance(x, UnspecifiedValue) else x
+                for name, x in options.items()
+                if name in _OPTIONS
+            }
             if self._explain:
                 given["passes"] = [_watching(function)]
             try:
@@ -280,10 +284,6 @@ def _made_jit(fun: Callable[..., Any], **options: Any) -> Any:
     """Replace JAX's `make_jit` while a take-over is active."""
     theirs = _make_jit(fun, **options)
     return _active[-1].jitted(fun, theirs, options) if is_programs(sys._getframe(1)) else theirs
-
-
-def _given(x: Any) -> Any:
-    return None if isinstance(x, UnspecifiedValue) else x
 
 
 def _obstacle(options: dict[str, Any]) -> str:

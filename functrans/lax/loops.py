@@ -120,11 +120,8 @@ def _in_python(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool)
         results.append(y)
     if reverse:
         results.reverse()
-    return tree.map(as_array, carry), tree.map(_stacked, *results)
-
-
-def _stacked(*rows: Any) -> Any:
-    return stack([as_array(x) for x in rows], 0)
+    ys = tree.map(lambda *rows: stack([as_array(x) for x in rows], 0), *results)
+    return tree.map(as_array, carry), ys
 
 
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:

@@ -43,32 +43,12 @@ def _floats(x: Any, name: str, weak: bool = False) -> Any:
     return cast(x, typeof(0.0).dtype, True) if weak else to_inexact(x)
 
 
-def _numbers(x: Any, name: str) -> Any:
-    """Convert booleans to weakly typed integers; return others unchanged."""
-    if x.__class__ is Tracer and x.type.dtype != bool:
-        return x
-    x = value_of(x, name)
-    t = typeof(x)
-    return cast(x, typeof(0).dtype, True) if t.dtype == bool else x
-
-
 def _must_be_float(x: Any, name: str) -> Any:
-    if x.__class__ is not Tracer:
-        x = value_of(x, name)
+    x = value_of(x, name)
     t = typeof(x)
     if not is_inexact(t.dtype):
         raise mismatch(name, f"takes floats, not {t}", "Cast with x.astype(...) first.")
     return x
-
-
-def _zero(x: Any) -> Any:
-    return splat(0, typeof(x))
-
-
-def _compare(by: Any, x: Any, number: float) -> Any:
-    """Compare x with a number; complex numbers as `jnp.greater` does."""
-    y = splat(number, typeof(x))
-    return ufuncs.lexicographic(by, x, y) if _is_complex(x) else by(x, y)
 
 
 def _is_complex(x: Any) -> bool:
@@ -88,8 +68,11 @@ def relu(x: ArrayLike) -> Array:
       >>> print(ft.nn.relu(jnp.array([-1.0, 2.0])))
       [0. 2.]
     """
-    x = _numbers(x, "relu")
-    return select_n(_compare(le, x, 0), x, _zero(x))
+    x = value_of(x, "relu")
+    if typeof(x).dtype == bool:
+        x = cast(x, typeof(0).dtype, True)
+    zero = splat(0, typeof(x))
+    return select_n(ufuncs.lexicographic(le, x, zero) if _is_complex(x) else le(x, zero), x, zero)
 
 
 # --- smooth ---------------------------------------------------------------------------------------
@@ -140,18 +123,15 @@ def softplus(x: ArrayLike) -> Array:
       >>> print(ft.nn.softplus(100.0))
       100.0
     """
-    x = _floats(x, "softplus", weak=_is_bool(x))
+    is_bool = x.__class__ is bool or getattr(x, "dtype", None) == np.dtype(bool)
+    x = _floats(x, "softplus", weak=is_bool)
     if _is_complex(x):
         return logaddexp(x, 0)
-    zero = _zero(x)
+    zero = splat(0, typeof(x))
     positive = ge(x, zero)
     # -|x|; at 0 its derivative and that of the first term sum to 1/2
     distance = select_n(positive, x, neg(x))
     return add(select_n(positive, zero, x), log1p(exp(distance)))
-
-
-def _is_bool(x: Any) -> bool:
-    return x.__class__ is bool or getattr(x, "dtype", None) == np.dtype(bool)
 
 
 @composite

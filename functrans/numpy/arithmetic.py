@@ -107,20 +107,16 @@ def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return round_(quotient, rounding_method=0), rest
 
 
-def _rest(x: Any, y: Any) -> Any:
-    """Return `lax.rem`, but 0 for integers divided by zero."""
-    if not is_inexact(typeof(x).dtype):
-        y = select_n(eq(y, same(y, 0)), y, same(y, 1))
-    return rem(x, y)
-
-
 def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
     """Return the remainder of `floor_divide`; it has the sign of y.
 
     Source: `jax.numpy.remainder`.
     """
     x, y = numeric(*align(x, y, "remainder"))
-    rest = _rest(x, y)
+    divisor = y
+    if not is_inexact(typeof(x).dtype):  # 0 for integers divided by zero
+        divisor = select_n(eq(y, same(y, 0)), y, same(y, 1))
+    rest = rem(x, divisor)
     if dtype_class(typeof(x).dtype) == "uint":
         return rest
     zero = same(x, 0)

@@ -168,7 +168,8 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
     reverse = []
     for kind, axis, value in lay.steps:
         if kind == "int":
-            low[axis] = _inside(value, lay.shape[axis], wrap)
+            n = lay.shape[axis]
+            low[axis] = min(max(value + n if wrap and value < 0 else value, 0), n - 1)  # clamped as by JAX
             high[axis] = low[axis] + 1
         elif kind == "slice":
             r = value if value.step > 0 else value[::-1]
@@ -207,11 +208,6 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
         lay.group,
         out if out != now else None,
     )
-
-
-def _inside(i: int, n: int, wrap: bool) -> int:
-    """Return a static index counted from the front, clamped as JAX clamps it."""
-    return min(max(i + n if wrap and i < 0 else i, 0), n - 1)
 
 
 def _shape_of(lay: Layout, group: bool, sizes: Sequence[int]) -> Shape:

@@ -81,23 +81,18 @@ def matmul(
       >>> print(jnp.matmul(jnp.ones((2, 3)), jnp.ones(3)))
       [3. 3.]
     """
-    return _matmul("matmul", a, b, precision, preferred_element_type)
-
-
-def _matmul(name: str, a: Any, b: Any, precision: Any = None, preferred: Any = None) -> Any:
-    a, b, ta, tb = _operands(name, a, b)
+    a, b, ta, tb = _operands("matmul", a, b)
     n, m = len(ta.shape), len(tb.shape)
     if n == 0 or m == 0:
-        raise invalid(name, f"operands need at least one axis, got {ta} and {tb}", "Use * for scalars.")
+        raise invalid("matmul", f"operands need at least one axis, got {ta} and {tb}", "Use * for scalars.")
     k = max(m - 2, 0)
     if ta.shape[-1] != tb.shape[k]:
-        raise _disagree(name, ta, tb, n - 1, k)
+        raise _disagree("matmul", ta, tb, n - 1, k)
     lhs, rhs, out = _axes(n, m)
-    if n > 2 and m > 2:
-        if ta.shape[:-2] != tb.shape[:-2]:
-            broadcast_shape([ta.shape[:-2], tb.shape[:-2]], name, (ta, tb))  # raises
+    if n > 2 and m > 2 and ta.shape[:-2] != tb.shape[:-2]:
+        broadcast_shape([ta.shape[:-2], tb.shape[:-2]], "matmul", (ta, tb))  # raises
         a, lhs, b, rhs = without_ones(a, lhs, b, rhs)
-    return contract(a, b, lhs, rhs, out, precision, preferred)
+    return contract(a, b, lhs, rhs, out, precision, preferred_element_type)
 
 
 @cached("axes of matmul", 256)

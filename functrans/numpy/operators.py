@@ -230,10 +230,6 @@ def _iter(self: Tracer) -> Iterator[Any]:
     return iter(shaping.unstack(self))
 
 
-def _contains(self: Tracer, item: Any) -> bool:
-    return bool(reductions.any(ufuncs.equal(self, item)))
-
-
 def _delete(self: Tracer, index: Any) -> None:
     raise errors.NotSupported(
         f"elements of a traced {self.type} cannot be deleted (arrays are immutable), {here()}\n"
@@ -343,7 +339,7 @@ def _attach() -> None:
         **_UNARY,
         "len": _len,
         "iter": _iter,
-        "contains": _contains,
+        "contains": lambda self, item: bool(reductions.any(ufuncs.equal(self, item))),
         "getitem": indexing.getitem,
         "setitem": indexing.setitem,
         "delitem": _delete,

@@ -356,22 +356,17 @@ _PYTHONS = (float, int, complex, bool)
 
 def user_dtype(dtype: Any) -> Any:
     """Return the canonical dtype for a dtype that a user gave."""
-    if _is_key(dtype):
+    if getattr(dtype, "type", None) is jax.dtypes.prng_key:
         return dtype
     asked = dtype_asked(dtype)
     found = canonical_dtype(asked)
     if found != asked and not any(dtype is t for t in _PYTHONS):  # these have no fixed width
-        _warn_of_truncation(asked, found)
+        warn(
+            f"dtype {asked} was requested, but 64-bit types are disabled: the result is {found}. Enable "
+            f"them at startup with ft.config.update('jax_enable_x64', True), or request {found}.",
+            errors.TruncatedDtype,
+        )
     return found
-
-
-def _warn_of_truncation(asked: Any, found: Any) -> None:
-    warn(
-        f"dtype {asked} was requested, but 64-bit types are disabled: the result is {found}. "
-        "Enable them at startup with ft.config.update('jax_enable_x64', True), or request "
-        f"{found}.",
-        errors.TruncatedDtype,
-    )
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -379,7 +374,3 @@ def warn(message: str, category: type[Warning]) -> None:
     source = user_source()
     if source is not None:
         warnings.warn_explicit(message, category, source[0].co_filename, line_of(source))
-
-
-def _is_key(dtype: Any) -> bool:
-    return getattr(dtype, "type", None) is jax.dtypes.prng_key

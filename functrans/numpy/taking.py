@@ -56,7 +56,11 @@ def take(
     n = typeof(a).shape[axis]
     if typeof(indices).dtype == np.dtype(bool):
         indices = cast(indices, np.dtype("int32"))
-    _check_integers(indices, "take")
+    if dtype_class(typeof(indices).dtype) not in ("int", "uint"):
+        raise errors.NotIntegers(
+            f"take: indices must be of integer type, got {typeof(indices)}, {here()}\n"
+            "Cast them with i.astype(int)."
+        )
     if n == 0 and typeof(indices).size:
         raise errors.InvalidIndex(f"take: cannot do a non-empty take from an empty axis, {here()}")
     if mode == "wrap":
@@ -70,14 +74,6 @@ def take(
     return materialize(
         getitem(a, index, how, fill, indices_are_sorted, unique_indices, wrap=mode in (None, "fill"))
     )
-
-
-def _check_integers(indices: Any, name: str) -> None:
-    t = typeof(indices)
-    if dtype_class(t.dtype) not in ("int", "uint"):
-        raise errors.NotIntegers(
-            f"{name}: indices must be of integer type, got {t}, {here()}\nCast them with i.astype(int)."
-        )
 
 
 # --- indices of elements --------------------------------------------------------------------------
@@ -112,7 +108,15 @@ def nonzero(
         )
     dtype = canonical_dtype(np.dtype("int64"))
     if size is None:
-        found = np.nonzero(np.asarray(_known(a, "nonzero")))
+        value = concrete_value(a)
+        if value is None:
+            raise errors.AbstractValueError(
+                f"nonzero: the number of nonzero elements of a traced {t} depends on its values, but inside "
+                f"jit and vmap only its type is known, {here()}\n"
+                "Fix the number with size=: jnp.nonzero(x, size=n, fill_value=...); or use a mask "
+                "and jnp.where(mask, x, other)."
+            )
+        found = np.nonzero(np.asarray(value))
         return tuple([captured(f.astype(dtype)) for f in found])
     size = operator.index(size)
     if t.size == 0 or size == 0:
@@ -127,18 +131,6 @@ def nonzero(
         pairs = [promote_dtypes(pair, "nonzero") for pair in zip(many, fills, strict=True)]
         many = [select_n(beyond, m, expand(fill, (size,))) for m, fill in pairs]
     return tuple([materialize(m) for m in many])
-
-
-def _known(a: Any, name: str) -> Any:
-    value = concrete_value(a)
-    if value is None:
-        raise errors.AbstractValueError(
-            f"{name}: the number of nonzero elements of a traced {typeof(a)} depends on its "
-            f"values, but inside jit and vmap only its type is known, {here()}\n"
-            f"Fix the number with size=: jnp.{name}(x, size=n, fill_value=...); or use a mask "
-            "and jnp.where(mask, x, other)."
-        )
-    return value
 
 
 def _places(mask: Any, size: int, dtype: Any) -> tuple[Any, Any]:
