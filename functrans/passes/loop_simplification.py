@@ -47,7 +47,7 @@ def _each(program: Program) -> Program:
 
     def simpler(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         start, loop = _commoned(e)
-        found = _SHRINK[e.primitive](loop, [read[v] > 0 for v in loop.outputs])
+        found = _SHRINK[e.primitive](loop, {v for v in loop.outputs if read[v]})
         if found is None and loop is e:
             return None
         before, made, replaced = found or ([], loop, {})
@@ -60,6 +60,53 @@ def _each(program: Program) -> Program:
 
 # The rewritten loop: equations before it, the loop, and replacements for results of the old one.
 Shrunk = tuple[list[Equation], Equation, dict[Var, Any]] | None
+Const = tuple[Var, Any]  # (input of the body, operand)
+
+
+class Loop:
+    """The columns of a loop and its body, which a pass changes.
+
+    consts, arrays : (input of the body, operand)
+    carry   : (input of the body, operand, output of the body, result)
+    written : (output of the body, result)
+    """
+
+    def __init__(self, body: Program, layout: LoopLayout, operands: Sequence[Any], results: Sequence[Var]):
+        inputs, given = layout.operands(body.inputs), layout.operands(operands)
+        outputs, made = layout.results(body.outputs), layout.results(results)
+        self.name: str = body.name
+        self.consts: list[Const] = list(zip(inputs[0], given[0], strict=True))
+        carry = zip(inputs[1], given[1], outputs[0], made[0], strict=True)
+        self.carry: list[tuple[Var, Any, Any, Var]] = list(carry)
+        self.arrays: list[Const] = list(zip(inputs[2], given[2], strict=True))
+        self.written: list[tuple[Any, Var]] = list(zip(outputs[1], made[1], strict=True))
+
+    @staticmethod
+    def of(e: Equation) -> Loop:
+        """Return the columns of a scan."""
+        return Loop(e.params["program"], LoopLayout.of(e.params), e.inputs, e.outputs)
+
+    @property
+    def operands(self) -> list[Any]:
+        return [x for _, x, *_ in (*self.consts, *self.carry, *self.arrays)]
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [y for *_, y, _ in (*self.carry, *self.written)]
+
+    @property
+    def results(self) -> list[Var]:
+        return [v for *_, v in (*self.carry, *self.written)]
+
+    def body(self, equations: Sequence[Equation], outputs: Iterable[Any]) -> Program:
+        inputs = [v for v, *_ in (*self.consts, *self.carry, *self.arrays)]
+        return Program(inputs, equations, outputs, name=self.name)
+
+    def scan(self, e: Equation, how: str, equations: Sequence[Equation], outputs: Iterable[Any]) -> Equation:
+        """Return the scan e with these columns and this body."""
+        sizes = {"consts": len(self.consts), "carry": len(self.carry)}
+        params = {**e.params, "program": self.body(equations, outputs), **sizes}
+        return Equation(scan, tuple(self.operands), tuple(self.results), params, e.source, Origin(how, e))
 
 
 def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
@@ -95,86 +142,47 @@ def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
     return before, _again(e, operands, outs, params)
 
 
-# --- scan -----------------------------------------------------------------------------------------
-
-
-def _scan(e: Equation, used: Sequence[bool]) -> Shrunk:
-    layout, body = LoopLayout.of(e.params), e.params["program"]
-    inputs, outputs = layout.operands(body.inputs), layout.results(body.outputs)
-    operands, results = layout.operands(e.inputs), layout.results(e.outputs)
-    consts = list(zip(inputs[0], operands[0], strict=True))
-    carry = list(zip(inputs[1], operands[1], outputs[0], results[0], strict=True))
-    arrays = list(zip(inputs[2], operands[2], strict=True))
-    read = layout.results(used)[1]
-    written = [(y, v) for y, v, u in zip(outputs[1], results[1], read, strict=True) if u]
-    replaced: dict[Var, Any] = {}
-    carry = _unchanged(consts, carry, replaced)
-    asked = {v for _, _, _, v in carry} & {v for v, u in zip(e.outputs, used, strict=True) if u}
-    carry = _needed(body, carry, asked, [y for y, _ in written])
-    known, consts = _literals(consts)
-    slices, arrays = _literals(arrays)
-    known.update(slices)
-    ends = renamed_all([*[y for *_, y, _ in carry], *[y for y, _ in written]], known)
-    equations = prune([renamed(b, known) for b in body.equations], ends)
+def _scan(e: Equation, read: set[Var]) -> Shrunk:
+    loop, body = Loop.of(e), e.params["program"]
+    loop.written = [w for w in loop.written if w[1] in read]
+    replaced = _unchanged(loop)
+    _needed(loop, body, read)
+    loop.consts += [a for a in loop.arrays if a[1].__class__ is Literal]
     may_leave = is_pure if e.params["length"] else None
-    before, equations, more = _invariant(equations, ends, consts, may_leave)
-    consts += more
+    before, equations, ends, loop.consts = _simplified(body.equations, loop.outputs, loop.consts, may_leave)
     live = _live(equations, ends)
-    consts = [c for c in consts if c[0] in live]
-    arrays = [a for a in arrays if a[0] in live]
-    sizes = len(consts) + len(carry) + len(arrays), len(ends)
-    if sizes == (len(e.inputs), len(e.outputs)) and not before:
+    loop.arrays = [a for a in loop.arrays if a[0] in live]
+    if (len(loop.operands), len(ends)) == (len(e.inputs), len(e.outputs)) and not before:
         return None
-    made = Program(
-        [*[v for v, _ in consts], *[v for v, *_ in carry], *[v for v, _ in arrays]],
-        equations,
-        ends,
-        name=body.name,
-    )
-    given = [*[x for _, x in consts], *[x for _, x, *_ in carry], *[x for _, x in arrays]]
-    outs = [*[v for *_, v in carry], *[v for _, v in written]]
-    params = {**e.params, "program": made, "consts": len(consts), "carry": len(carry)}
-    return before, _again(e, given, outs, params), replaced
+    return before, loop.scan(e, HOW, equations, ends), replaced
 
 
-# --- while ----------------------------------------------------------------------------------------
-
-
-def _while(e: Equation, used: Sequence[bool]) -> Shrunk:
+def _while(e: Equation, read: set[Var]) -> Shrunk:
     n, m, cond, body = (e.params[k] for k in ("cond_consts", "body_consts", "cond", "body"))
-    first = list(zip(cond.inputs[:n], e.inputs[:n], strict=True))
-    consts = list(zip(body.inputs[:m], e.inputs[n : n + m], strict=True))
-    carry = list(zip(body.inputs[m:], e.inputs[n + m :], body.outputs, e.outputs, strict=True))
+    loop = Loop(body, LoopLayout(m, len(body.inputs) - m), e.inputs[n:], e.outputs)
     tested = dict(zip(body.inputs[m:], cond.inputs[n:], strict=True))
-    replaced: dict[Var, Any] = {}
-    changed = _unchanged(consts, carry, replaced)
-    moved = {v for v, *_ in carry} - {v for v, *_ in changed}
-    first += [(tested[v], x) for v, x, *_ in carry if v in moved]
-    read = _live(cond.equations, cond.outputs)
-    asked = {v for v, u in zip(e.outputs, used, strict=True) if u}
-    asked |= {out for v, _, _, out in changed if tested[v] in read}
-    carry = _needed(body, changed, asked, [])
-    known, consts = _literals(consts)
-    results = renamed_all([y for *_, y, _ in carry], known)
-    equations = prune([renamed(b, known) for b in body.equations], results)
-    before, equations, more = _invariant(equations, results, consts, _may_leave_while)
-    consts = [c for c in [*consts, *more] if c[0] in _live(equations, results)]
-    known, first = _literals(first)
-    test = [renamed(b, known) for b in cond.equations]
-    answer = renamed_all(cond.outputs, known)
-    early, test, more = _invariant(test, answer, first, _may_leave_while)
-    first = [c for c in [*first, *more] if c[0] in _live(test, answer)]
+    replaced = _unchanged(loop)
+    first = list(zip(cond.inputs[:n], e.inputs[:n], strict=True))
+    first += [(tested[v], x) for v, x in loop.consts[m:]]
+    asked = _live(cond.equations, cond.outputs)
+    _needed(loop, body, read | {out for v, _, _, out in loop.carry if tested[v] in asked})
+    before, equations, ends, loop.consts = _simplified(
+        body.equations, loop.outputs, loop.consts, _may_leave_while
+    )
+    early, test, answer, first = _simplified(cond.equations, cond.outputs, first, _may_leave_while)
     before += early
-    if len(first) + len(consts) + len(carry) == len(e.inputs) and not before:
+    operands = [*[x for _, x in first], *loop.operands]
+    if len(operands) == len(e.inputs) and not before:
         return None
-    made = Program([*[v for v, _ in consts], *[v for v, *_ in carry]], equations, results, name=body.name)
-    asks = Program([*[v for v, _ in first], *[tested[v] for v, *_ in carry]], test, answer, name=cond.name)
-    operands = [*[x for _, x in first], *[x for _, x in consts], *[x for _, x, *_ in carry]]
-    params = {**e.params, "cond": asks, "body": made, "cond_consts": len(first), "body_consts": len(consts)}
-    return before, _again(e, operands, [v for *_, v in carry], params), replaced
+    asks = Program(
+        [*[v for v, _ in first], *[tested[v] for v, *_ in loop.carry]], test, answer, name=cond.name
+    )
+    programs = {"cond": asks, "body": loop.body(equations, ends)}
+    params = {**e.params, **programs, "cond_consts": len(first), "body_consts": len(loop.consts)}
+    return before, _again(e, operands, loop.results, params), replaced
 
 
-_SHRINK: dict[Any, Callable[[Equation, Sequence[bool]], Shrunk]] = {scan: _scan, while_loop: _while}
+_SHRINK: dict[Any, Callable[[Equation, set[Var]], Shrunk]] = {scan: _scan, while_loop: _while}
 
 
 def _again(e: Equation, operands: Iterable[Any], outs: Iterable[Any], params: dict[str, Any]) -> Equation:
@@ -183,30 +191,29 @@ def _again(e: Equation, operands: Iterable[Any], outs: Iterable[Any], params: di
 
 # --- shared by both -------------------------------------------------------------------------------
 
-Const = tuple[Var, Any]  # (input of the body, operand)
-Carry = tuple[Var, Any, Any, Var]  # (input of the body, operand, output of the body, result)
 
-
-def _unchanged(consts: list[Const], carry: list[Carry], replaced: dict[Var, Any]) -> list[Carry]:
-    """Return the carries that steps change; move the others to the constants."""
+def _unchanged(loop: Loop) -> dict[Var, Any]:
+    """Make constants of the carries that no step changes; return what replaces their results."""
+    replaced: dict[Var, Any] = {}
     kept = []
-    for v, x, y, out in carry:
+    for v, x, y, out in loop.carry:
         if y is v and x.type.same(v.type) and (x.type is out.type or x.__class__ is Literal):
-            consts.append((v, x))
+            loop.consts.append((v, x))
             replaced[out] = Literal(x.value, out.type) if x.__class__ is Literal else x
         else:
             kept.append((v, x, y, out))
-    return kept
+    loop.carry = kept
+    return replaced
 
 
-def _needed(body: Program, carry: list[Carry], asked: set[Var], results: list[Any]) -> list[Carry]:
-    """Return the carries that are used after the loop, or on which these or the other outputs
+def _needed(loop: Loop, body: Program, read: set[Var]) -> None:
+    """Keep the carries that are read after the loop, or on which these or the other outputs
     depend."""
-    if all([out in asked for *_, out in carry]):
-        return carry
+    if all([out in read for *_, out in loop.carry]):
+        return
     producer = {v: b for b in body.equations for v in b.outputs}
-    after = {v: y for v, _, y, _ in carry}
-    todo = [*results, *[y for *_, y, out in carry if out in asked]]
+    after = {v: y for v, _, y, _ in loop.carry}
+    todo = [y for *_, y, out in (*loop.carry, *loop.written) if out in read]
     todo += [v for b in body.equations if b.primitive.has_effects(b.params) for v in b.inputs]
     seen = set()
     while todo:
@@ -217,13 +224,24 @@ def _needed(body: Program, carry: list[Carry], asked: set[Var], results: list[An
                 todo += producer[v].inputs
             elif v in after:
                 todo.append(after[v])
-    return [c for c in carry if c[0] in seen or c[3] in asked]
+    loop.carry = [c for c in loop.carry if c[0] in seen or c[3] in read]
 
 
-def _literals(consts: list[Const]) -> tuple[dict[Var, Any], list[Const]]:
-    """Split operands into literals, by variable of the body, and the others."""
-    known = {v: Literal(x.value, v.type) for v, x in consts if x.__class__ is Literal}
-    return known, [c for c in consts if c[0] not in known]
+def _simplified(
+    equations: Sequence[Equation],
+    outputs: Sequence[Any],
+    consts: Sequence[Const],
+    may_leave: Callable[[Equation], bool] | None,
+) -> tuple[list[Equation], list[Equation], list[Any], list[Const]]:
+    """Put the literals among the constants of a body into it, and move loop-invariant equations
+    before the loop: return these, the others, the outputs and the constants."""
+    known: dict[Any, Any] = {v: Literal(x.value, v.type) for v, x in consts if x.__class__ is Literal}
+    outputs = renamed_all(outputs, known)
+    rest = prune([renamed(b, known) for b in equations], outputs)
+    consts = [c for c in consts if c[0] not in known]
+    before, rest, more = _invariant(rest, outputs, consts, may_leave)
+    live = _live(rest, outputs)
+    return before, rest, outputs, [c for c in (*consts, *more) if c[0] in live]
 
 
 def _live(equations: Iterable[Equation], outputs: Iterable[Any]) -> set[Any]:
@@ -245,7 +263,7 @@ def _stays_cheap(e: Equation) -> bool:
 def _invariant(
     equations: list[Equation],
     results: list[Any],
-    consts: list[Const],
+    consts: Sequence[Const],
     may_leave: Callable[[Equation], bool] | None,
 ) -> tuple[list[Equation], list[Equation], list[Const]]:
     """Return the equations to move before the loop, those that stay, and the new constants."""

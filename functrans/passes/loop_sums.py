@@ -12,6 +12,7 @@ import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
 from functrans.ir.types import dtype_class
+from functrans.passes.loop_simplification import Loop
 from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
 from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contractions.dot_general import dot_general
@@ -137,17 +138,10 @@ def _converted(x: Var, made: Var, source: Any, origin: Any) -> Equation:
 def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> list[Equation]:
     """Return the scan that carries the sums, followed by their conversions to small floats, which are
     summed in float32; add the sums to `known`."""
-    layout, body = LoopLayout.of(e.params), e.params["program"]
-    consts, carry, slices = layout.operands(body.inputs)
-    fixed, starts, arrays = layout.operands(e.inputs)
-    ends, written = layout.results(body.outputs)
-    results, stacked = layout.results(e.outputs)
-    gone = {s.written for s in sums}
-    stays = [i for i in range(len(written)) if i not in gone]
-    equations, carried, after, finals = list(body.equations), [], [], []
+    loop, equations = Loop.of(e), list(e.params["program"].equations)
     narrowed: list[Equation] = []
     for s in sums:
-        v, t = written[s.written], s.equation.outputs[0].type
+        v, t = loop.written[s.written][0], s.equation.outputs[0].type
         source, origin = s.equation.source, Origin("written_sums of", s.equation)
         if s.axes:
             part = Var(t)
@@ -162,17 +156,12 @@ def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> 
         if small:
             narrowed.append(_converted(final, made, source, origin))
         equations.append(Equation(add, (before, v), (total,), {}, source, origin))
-        carried.append(before)
-        after.append(total)
-        finals.append(final)
+        loop.carry.append((before, literal(0, t), total, final))
         known[s.equation.outputs[0]] = made if small else final
-    outputs = [*ends, *after, *[written[i] for i in stays]]
-    inner = Program([*consts, *carry, *carried, *slices], prune(equations, outputs), outputs, name=body.name)
-    zeros = [literal(0, v.type) for v in carried]
-    inputs = (*fixed, *starts, *zeros, *arrays)
-    outs = (*results, *finals, *[stacked[i] for i in stays])
-    params = {**e.params, "program": inner, "carry": layout.carry + len(sums)}
-    return [Equation(scan, inputs, outs, params, e.source, Origin("written_sums of", e)), *narrowed]
+    gone = {s.written for s in sums}
+    loop.written = [w for i, w in enumerate(loop.written) if i not in gone]
+    outputs = loop.outputs
+    return [loop.scan(e, "written_sums of", prune(equations, outputs), outputs), *narrowed]
 
 
 # --- contractions that a loop accumulates ---------------------------------------------------------
@@ -319,40 +308,24 @@ def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
 
 def _without(e: Equation, sums: list[Accumulator], known: dict[Var, Any]) -> Iterable[Equation]:
     """Return the equations that replace a scan; add the new values of its sums to `known`."""
-    layout, body = LoopLayout.of(e.params), e.params["program"]
+    loop = Loop.of(e)
+    starts = [x for _, x, *_ in loop.carry]
     gone = {s.place for s in sums}
-    stays = [i for i in range(layout.carry) if i not in gone]
-    consts, carry, slices = layout.operands(body.inputs)
-    fixed, starts, stacks = layout.operands(e.inputs)
-    after, written = layout.results(body.outputs)
-    ends, stacked = layout.results(e.outputs)
-    arrays = dict(zip(slices, stacks, strict=True))
-    for v, x in zip(written, stacked, strict=True):
-        arrays.setdefault(v, x)
-    operands = dict.fromkeys([v for s in sums for v in s.operands])
-    more = [v for v in operands if v not in arrays]
-    length = e.params["length"]
-    new = [Var(v.type.update(shape=(length, *v.type.shape))) for v in more]
-    arrays.update(zip(more, new, strict=True))
-    results = [*[after[i] for i in stays], *written, *more]
-    inner = Program(
-        [*consts, *[carry[i] for i in stays], *slices],
-        prune(body.equations, results),
-        results,
-        name=body.name,
-    )
-    inputs = (*fixed, *[starts[i] for i in stays], *stacks)
-    outs = (*[ends[i] for i in stays], *stacked, *new)
-    params = {**e.params, "program": inner, "carry": len(stays)}
-    yield Equation(scan, inputs, outs, params, e.source, Origin("accumulated of", e))
-    yield from _behind(e, sums, arrays, known)
+    loop.carry = [c for i, c in enumerate(loop.carry) if i not in gone]
+    arrays: dict[Any, Any] = dict(loop.written) | dict(loop.arrays)
+    for v in dict.fromkeys([v for s in sums for v in s.operands]):
+        if v not in arrays:
+            arrays[v] = Var(v.type.update(shape=(e.params["length"], *v.type.shape)))
+            loop.written.append((v, arrays[v]))
+    outputs = loop.outputs
+    yield loop.scan(e, "accumulated of", prune(e.params["program"].equations, outputs), outputs)
+    yield from _behind(e, sums, starts, arrays, known)
 
 
 def _behind(
-    e: Equation, sums: list[Accumulator], arrays: dict[Any, Any], known: dict[Var, Any]
+    e: Equation, sums: list[Accumulator], starts: Sequence[Any], arrays: dict[Any, Any], known: dict[Var, Any]
 ) -> Iterable[Equation]:
-    """Return the sums over all steps."""
-    body, starts = e.params["program"], LoopLayout.of(e.params).operands(e.inputs)[1]
+    """Return the sums over all steps. `starts`: of the carries; `arrays`: of the values of all steps."""
     names: dict[Any, Any] = {}
     for root in dict.fromkeys([root for s in sums for root in s.roots]):
         total = Var(root.outputs[0].type)
@@ -366,7 +339,7 @@ def _behind(
             Origin("accumulated of", root),
         )
     moves = {b for s in sums for b in s.moves}
-    yield from copied([b for b in body.equations if b in moves], names)
+    yield from copied([b for b in e.params["program"].equations if b in moves], names)
     for s in sums:
         start, *rest = starts[s.place], *[names[v] for v in s.terms]
         total = rest.pop(0) if is_zero(start) else start
