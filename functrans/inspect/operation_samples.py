@@ -59,7 +59,7 @@ def samples() -> Iterator[Sample]:
             operands = _DOMAINS.get(name) or _operands(primitive)
             if operands:
                 yield name, primitive, operands
-    for name, (function, operands) in {**_ARRAYS, **_LINALG, **_RANDOM, **_PROGRAMS}.items():
+    for name, (function, operands) in _SAMPLES.items():
         yield name, function, operands
 
 
@@ -75,11 +75,38 @@ def _operands(primitive: Any) -> tuple[Any, ...]:
     return ()
 
 
+def _each(module: Any, names: str, *operands: Any) -> list[Any]:
+    """Apply the functions of a module with these names."""
+    return [getattr(module, name)(*operands) for name in names.split()]
+
+
 def _reduce(op: Callable[..., Any], x: Any, init: Any) -> Any:
     return lax.reduce_window(x, init, op, (2, 2), (1, 1), "VALID")
 
 
-_ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+def _maxima(x: Any) -> Any:
+    return _reduce(lax.max, x, -np.inf)
+
+
+_own_jvp: Any = custom_jvp(lambda x: x * x)
+_own_jvp.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
+_own_vjp: Any = custom_vjp(lambda x: x * x)
+_own_vjp.defvjp(lambda x: (x * x, x), lambda x, ct: (2 * x * ct,))
+_own_vmap: Any = custom_vmap(lambda x: x * x)
+_own_vmap.def_vmap(lambda size, mapped, x: (x * x, True))
+
+
+def _doubled(x: Any) -> Any:
+    return lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x)
+
+
+@checkpoint
+def _checkpointed(x: Any) -> Any:
+    return jnp.sum(jnp.sin(checkpoint_name(x, "x")))
+
+
+_SAMPLES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    # arrays
     "clamp": (lambda x: lax.clamp(0.2, x, 0.7), (X,)),
     "select_n": (lambda x, y: lax.select(x < y, x, y), (X, Y)),
     "integer_pow": (lambda x: lax.integer_pow(x, 3), (X,)),
@@ -91,27 +118,14 @@ _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "optimization_barrier": (lambda x: lax.optimization_barrier(x), (X,)),
     "reductions": (
         lambda x, n: (
-            jnp.sum(x, 0),
-            jnp.prod(x, 0),
-            jnp.max(x, 0),
-            jnp.min(x, 0),
-            jnp.all(x > 0.2, 0),
-            jnp.any(x > 0.8, 0),
-            jnp.argmax(x, 0),
-            jnp.argmin(x, 0),
+            _each(jnp, "sum prod max min argmax argmin", x, 0),
+            _each(jnp, "all any", x > 0.5, 0),
             lax.reduce_xor(n, (0,)),
         ),
         (X, N),
     ),
     "cumulative": (
-        lambda x: (
-            lax.cumsum(x),
-            lax.cumprod(x),
-            lax.cummax(x),
-            lax.cummin(x),
-            lax.cumlogsumexp(x),
-            nn.softmax(x),
-        ),
+        lambda x: (_each(lax, "cumsum cumprod cummax cummin cumlogsumexp", x), nn.softmax(x)),
         (X,),
     ),
     "shapes": (
@@ -135,11 +149,7 @@ _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
             lax.dynamic_slice(x, (n[0, 0], 1), (2, 2)),
             lax.dynamic_update_slice(x, 2 * x[:2, :2], (n[0, 1], 0)),
             x.at[n[0]].set(1.0),
-            x.at[n[0]].add(x),
-            x.at[n[0]].multiply(x),
-            x.at[n[0]].max(x),
-            x.at[n[0]].min(x),
-            x.at[n[0]].subtract(x),
+            _each(x.at[n[0]], "add multiply max min subtract", x),
         ),
         (X, N % 4),
     ),
@@ -155,24 +165,19 @@ _ARRAYS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "windows": (
         lambda x: (
             _reduce(lax.add, x, 0.0),
-            _reduce(lax.max, x, -np.inf),
+            _maxima(x),
             _reduce(lax.min, x, np.inf),
             _reduce(lambda a, b: a * b + 0 * a, x, 1.0),
         ),
         (X,),
     ),
     "derivatives of windows": (
-        lambda x, y: (
-            grad(lambda x: jnp.sum(_reduce(lax.max, x, -np.inf) ** 2))(x),
-            jvp(lambda x: _reduce(lax.max, x, -np.inf), (x,), (y,)),
-        ),
+        lambda x, y: (grad(lambda x: jnp.sum(_maxima(x) ** 2))(x), jvp(_maxima, (x,), (y,))),
         (X, Y),
     ),
     "fft": (lambda x: (jnp.fft.fft(x), jnp.fft.rfft(x)), (X,)),
     "segments": (lambda x: jax.ops.segment_sum(x, np.array([0, 1, 1, 0]), 2), (X,)),
-}
-
-_LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    # linear algebra
     "cholesky": (linalg.cholesky, (SPD,)),
     "cholesky_update": (linalg.cholesky_update, (np.linalg.cholesky(SPD).T.copy(), V)),
     "eigh": (linalg.eigh, (SPD,)),
@@ -190,9 +195,7 @@ _LINALG: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "pivots": (lambda p: linalg.lu_pivots_to_permutation(p, 4), (np.array([2, 1, 3, 3], "int32"),)),
     "triangular_solve": (lambda a, b: linalg.triangular_solve(a, b, left_side=True, lower=True), (SPD, Y)),
     "tridiagonal_solve": (lambda d, b: linalg.tridiagonal_solve(d * 0.1, d + 1.0, d * 0.1, b), (V, Y)),
-}
-
-_RANDOM: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    # random numbers, and functions that draw or invert them
     "keys": (
         lambda seed: [
             random.key_data(k)
@@ -214,52 +217,13 @@ _RANDOM: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "incomplete": (
         lambda x, y: (
-            lax.igamma(x + 1, y),
-            lax.igammac(x + 1, y),
+            _each(lax, "igamma igammac", x + 1, y),
             lax.betainc(x + 1, y + 1, y),
             jvp(lambda a: lax.igamma(a, y), (x + 1,), (y,)),
         ),
         (V, Y[0]),
     ),
-}
-
-
-@custom_jvp
-def _own_jvp(x: Any) -> Any:
-    return x * x
-
-
-_own_jvp.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
-
-
-@custom_vjp
-def _own_vjp(x: Any) -> Any:
-    return x * x
-
-
-_own_vjp.defvjp(lambda x: (x * x, x), lambda x, ct: (2 * x * ct,))
-
-
-@custom_vmap
-def _own_vmap(x: Any) -> Any:
-    return x * x
-
-
-@_own_vmap.def_vmap
-def _(size: int, mapped: Any, x: Any) -> Any:
-    return x * x, True
-
-
-def _doubled(x: Any) -> Any:
-    return lax.while_loop(lambda v: v < 9.0, lambda v: v * 2, x)
-
-
-@checkpoint
-def _checkpointed(x: Any) -> Any:
-    return jnp.sum(jnp.sin(checkpoint_name(x, "x")))
-
-
-_PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    # operations that hold programs
     "jit": (jit(lambda x: x + 1), (X,)),
     "scan": (lambda x: lax.scan(lambda c, x: (c * x, c), V, x), (X,)),
     "while": (_doubled, (X[0, 0],)),
@@ -304,18 +268,6 @@ _PROGRAMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 # Primitives that no complete program runs: collectives over a named axis, which become ordinary
 # operations when the axis is mapped. And one without a right answer: draws from a hidden state.
 NOT_RUN = frozenset(
-    (
-        "all_gather",
-        "all_to_all",
-        "axis_index",
-        "pmax",
-        "pmin",
-        "ppermute",
-        "psum",
-        "psum_scatter",
-        "rng_uniform",
-        "one_kernel",
-        "outlined",
-        "jax_call",
-    )
+    {"all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter"}
+    | {"rng_uniform", "one_kernel", "outlined", "jax_call"}
 )

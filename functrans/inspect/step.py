@@ -50,21 +50,10 @@ An empty line repeats the last command."""
 
 _MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as printable
 
-_SHORT = {
-    "a": "args",
-    "n": "next",
-    "s": "into",
-    "step": "into",
-    "o": "out",
-    "c": "continue",
-    "b": "break",
-    "p": "print",
-    "l": "list",
-    "w": "where",
-    "q": "quit",
-    "h": "help",
-    "?": "help",
-}
+_COMMANDS = ("args", "next", "out", "continue", "break", "print", "list", "where", "quit", "help")
+_SHORT = {name[0]: name for name in _COMMANDS} | {"s": "into", "step": "into", "?": "help"}
+
+Stop = Callable[[Place], bool]
 
 
 @boundary
@@ -175,7 +164,7 @@ class _Walker:
         self.breaks: list[str] = []
         self.search = Search(infinities=True)
         self.to_nan = False
-        self.stop_at: Callable[[Place], bool] = lambda place: True
+        self.stop_at: Stop = lambda place: True
         self.shown: Place | None = None  # the place stopped at, not yet run
         self.last = ""
         self.previous: Place | None = None
@@ -217,23 +206,23 @@ class _Walker:
         if self.to_nan:
             self.say("no equation made a NaN or an infinity")
 
-    # --- commands
+    # --- commands: those that resume the program return where it stops next
 
     def _ask(self, place: Place) -> None:
         """Run commands until one resumes the program."""
-        running = False
-        while not running:
+        stop: Stop | None = None
+        while stop is None:
             line = next(self.commands) or self.last
             self.last = line
             word, _, argument = line.partition(" ")
-            name = _SHORT.get(word, word)
-            command = getattr(self, f"do_{name}", None)
+            command = getattr(self, f"do_{_SHORT.get(word, word)}", None)
             if command is None:
                 self.say(f"no command {word!r}; `help` lists them")
-                continue
-            running = bool(command(place, argument.strip()))
+            else:
+                stop = command(place, argument.strip())
+        self.stop_at = stop
 
-    def do_next(self, place: Place, argument: str) -> bool:
+    def do_next(self, place: Place, argument: str) -> Stop:
         depth, left = _depth(place), int(argument) if argument.isdigit() else 1
 
         def stop(here: Place) -> bool:
@@ -241,43 +230,37 @@ class _Walker:
             left -= _depth(here) <= depth
             return left <= 0
 
-        self.stop_at = stop
-        return True
+        return stop
 
-    def do_into(self, place: Place, argument: str) -> bool:
-        self.stop_at = lambda here: True
-        return True
+    def do_into(self, place: Place, argument: str) -> Stop:
+        return lambda here: True
 
-    def do_out(self, place: Place, argument: str) -> bool:
+    def do_out(self, place: Place, argument: str) -> Stop:
         depth = _depth(place)
-        self.stop_at = lambda here: _depth(here) < depth
-        return True
+        return lambda here: _depth(here) < depth
 
-    def do_continue(self, place: Place, argument: str) -> bool:
-        self.stop_at = lambda here: False
-        return True
+    def do_continue(self, place: Place, argument: str) -> Stop:
+        return lambda here: False
 
-    def do_nan(self, place: Place, argument: str) -> bool:
+    def do_nan(self, place: Place, argument: str) -> Stop:
         self.to_nan = True
         return self.do_continue(place, "")
 
-    def do_quit(self, place: Place, argument: str) -> bool:
+    def do_quit(self, place: Place, argument: str) -> None:
         raise bdb.BdbQuit
 
-    def do_break(self, place: Place, argument: str) -> bool:
+    def do_break(self, place: Place, argument: str) -> None:
         if argument and not self._has(place.frames[0].program, argument):
             self.say(f"no equation at {argument}; `list` shows operations, and `where` lines")
         elif argument and argument not in self.breaks:
             self.breaks.append(argument)
         self.say("breakpoints: " + (", ".join(self.breaks) or "none"))
-        return False
 
-    def do_clear(self, place: Place, argument: str) -> bool:
+    def do_clear(self, place: Place, argument: str) -> None:
         self.breaks = [b for b in self.breaks if argument and b != argument]
         self.say("breakpoints: " + (", ".join(self.breaks) or "none"))
-        return False
 
-    def do_print(self, place: Place, argument: str) -> bool:
+    def do_print(self, place: Place, argument: str) -> None:
         found = _variables(place, argument)
         for v, value, note in found:
             self.say(f"{argument}{note} = {summary(value, v.type)}")
@@ -286,27 +269,24 @@ class _Walker:
         if not found:
             known = ", ".join(_names(place)) or "none"
             self.say(f"no variable {argument!r} has a value here; known: {known}")
-        return False
 
-    def do_args(self, place: Place, argument: str) -> bool:
+    def do_args(self, place: Place, argument: str) -> None:
         names = letters(place.frames[0].program)
         found = argument_names(place.frame.program)
         for v, name in found.items():
             self.say(f"{names(v)} = {name}: {v.type}")
         if not found:
             self.say("the arguments of this program have no names")
-        return False
 
-    def do_list(self, place: Place, argument: str) -> bool:
+    def do_list(self, place: Place, argument: str) -> None:
         around = int(argument) if argument.isdigit() else 5
         names = letters(place.frames[0].program)
         equations = place.frame.program.equations
         for i in range(max(0, place.index - around), min(len(equations), place.index + around + 1)):
             mark = "->" if i == place.index else "  "
             self.say(f"{mark} {i:4}  {show_equation(equations[i], names)}")
-        return False
 
-    def do_where(self, place: Place, argument: str) -> bool:
+    def do_where(self, place: Place, argument: str) -> None:
         for frame in place.frames[1:]:
             holder = frame.holder
             assert holder is not None
@@ -314,11 +294,9 @@ class _Walker:
             self.say(f"equation {holder.index} ({holder.equation.primitive.name}) > {inside}")
             self.say(f"    {holder.line}")
         self._show(place)
-        return False
 
-    def do_help(self, place: Place, argument: str) -> bool:
+    def do_help(self, place: Place, argument: str) -> None:
         self.say(HELP)
-        return False
 
     # --- where we are
 
