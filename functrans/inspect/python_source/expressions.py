@@ -13,9 +13,11 @@ from functrans.inspect.python_source.lift import (
     NotLiftable,
     NotStatic,
     Unknown,
+    expression,
     holds_array,
     is_ours,
     is_unknown,
+    parts,
     unknowns,
     variables,
 )
@@ -182,8 +184,7 @@ class Expressions:
     def _slice(self, value: Any) -> ast.expr:
         if type(value) is not slice:
             return self.file.lift(value)
-        ends = (value.start, value.stop, value.step)
-        return ast.Slice(*[None if v is None else self.file.lift(v) for v in ends])
+        return ast.Slice(*[None if v is None else self.file.lift(v) for v in parts(value)])
 
     def of_ListComp(self, node: ast.ListComp) -> Any:
         """If only some elements are known, write the comprehension element by element."""
@@ -286,7 +287,7 @@ def _with_super(node: Any) -> Any:
     """Return `super()` with the arguments that Python fills in inside a method."""
     if not any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(node)):
         return node
-    return _Super().visit(ast.parse(ast.unparse(node), mode="eval").body)
+    return _Super().visit(expression(ast.unparse(node)))
 
 
 class _Super(ast.NodeTransformer):

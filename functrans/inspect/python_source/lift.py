@@ -11,7 +11,7 @@ import ast
 import math
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,17 +90,18 @@ def is_unknown(value: Any) -> bool:
     return type(value) is Unknown
 
 
+def parts(value: Any) -> Sequence[Any]:
+    """Return the elements of a structure; none of another value."""
+    if type(value) in (tuple, list):
+        return value
+    if type(value) is dict:
+        return list(value.values())
+    return (value.start, value.stop, value.step) if type(value) is slice else ()
+
+
 def unknowns(value: Any) -> bool:
     """Return whether a structure contains an unknown."""
-    if is_unknown(value):
-        return True
-    if type(value) in (tuple, list):
-        return any([unknowns(v) for v in value])
-    if type(value) is dict:
-        return any([unknowns(v) for v in value.values()])
-    if type(value) is slice:
-        return any([unknowns(v) for v in (value.start, value.stop, value.step)])
-    return False
+    return is_unknown(value) or any(map(unknowns, parts(value)))
 
 
 def holds_array(value: Any) -> bool:
@@ -119,41 +120,26 @@ class NotLiftable(Exception):
     """The value cannot be written as an expression."""
 
 
-class Imports:
-    """The modules that a written file imports, NumPy always."""
-
-    def __init__(self) -> None:
-        self.modules: set[str] = set()
-
-    def lines(self) -> list[str]:
-        """Return the import statements, including NumPy's."""
-        plain = [f"import {m}" for m in sorted(self.modules)]
-        return sorted([*plain, "import numpy as np"])
-
-
-Lift = Callable[[Any], ast.expr]
-
-
-def node(text: str) -> ast.expr:
+def expression(text: str) -> ast.expr:
     """Return the expression of a text."""
     return ast.parse(text, mode="eval").body
 
 
-def lift(value: Any, imports: Imports, other: Lift | None = None) -> ast.expr:
-    """Return the expression of a value; `other` handles values of other kinds."""
+def lift(value: Any, imports: set[str]) -> ast.expr:
+    """Return the expression of a value, including structures with unknowns in them."""
 
     def each(values: Any) -> list[ast.expr]:
-        return [lift(v, imports, other) for v in values]
+        return [lift(v, imports) for v in values]
 
     kind = type(value)
     if kind is Unknown:
         return value.node
     if value is None or kind in (bool, int, str, bytes):
-        return node(repr(value))
+        return expression(repr(value))
     if value is Ellipsis:
         return ast.Constant(...)
     if kind in (float, complex):
-        return node(number(value))
+        return expression(number(value))
     if kind is tuple:
         return ast.Tuple(each(value), ast.Load())
     if kind is list:
@@ -161,18 +147,18 @@ def lift(value: Any, imports: Imports, other: Lift | None = None) -> ast.expr:
     if kind is dict:
         return ast.Dict(list(each(value)), each(value.values()))
     if kind is slice:
-        ends = (value.start, value.stop, value.step)
-        return ast.Call(node("slice"), each(ends[: 3 if value.step is not None else 2]), [])
+        return ast.Call(expression("slice"), each(parts(value)[: 3 if value.step is not None else 2]), [])
     if kind is range:
         used = [value.start, value.stop, value.step]
         used = used if value.step != 1 else used[:2] if value.start else used[1:2]
-        return ast.Call(node("range"), each(used), [])
+        return ast.Call(expression("range"), each(used), [])
     found = _of_numpy(value, imports)
     if found is not None:
-        return node(found)
-    if other is None:
-        raise NotLiftable(value)
-    return other(value)
+        return expression(found)
+    owner = getattr(value, "__self__", None)
+    if callable(value) and owner is not None and not isinstance(owner, types.ModuleType):
+        return ast.Attribute(lift(owner, imports), value.__name__, ast.Load())
+    raise NotLiftable(value)
 
 
 def number(value: float | complex) -> str:
@@ -188,7 +174,7 @@ def number(value: float | complex) -> str:
     return repr(value)
 
 
-def dtype_text(dtype: Any, imports: Imports) -> str:
+def dtype_text(dtype: Any, imports: set[str]) -> str:
     """Return e.g. `np.float32` or `ml_dtypes.bfloat16`; for a key, the dtype of its words."""
     if is_key_dtype(dtype):
         return "np.uint32"
@@ -199,11 +185,11 @@ def dtype_text(dtype: Any, imports: Imports) -> str:
         return "bool"
     if hasattr(np, name):
         return f"np.{name}"
-    imports.modules.add("ml_dtypes")
+    imports.add("ml_dtypes")
     return f"ml_dtypes.{name}"
 
 
-def array_text(x: np.ndarray, imports: Imports) -> str:
+def array_text(x: np.ndarray, imports: set[str]) -> str:
     """Return a small array of any dtype as numbers."""
     dtype = dtype_text(x.dtype, imports)
     wide = x if x.dtype.isbuiltin == 1 else x.astype(np.float64)
@@ -218,7 +204,7 @@ def _nested(value: Any) -> str:
     return number(value) if isinstance(value, (float, complex)) else repr(value)
 
 
-def _of_numpy(value: Any, imports: Imports) -> str | None:
+def _of_numpy(value: Any, imports: set[str]) -> str | None:
     """Return dtypes, scalars, small arrays, modules and functions of NumPy, SciPy and ml_dtypes."""
     if isinstance(value, np.dtype):
         return dtype_text(value, imports)
@@ -242,16 +228,16 @@ _BUILTINS = (
 )  # fmt: skip
 
 
-def _module_text(name: str, imports: Imports) -> str | None:
+def _module_text(name: str, imports: set[str]) -> str | None:
     if name.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "math"):
         return None
     if name.partition(".")[0] == "numpy":
         return "np" + name.removeprefix("numpy")
-    imports.modules.add(name)
+    imports.add(name)
     return name
 
 
-def function_name(function: Any, imports: Imports) -> str | None:
+def function_name(function: Any, imports: set[str]) -> str | None:
     """Return the name of a NumPy or SciPy function, e.g. `scipy.special.erf`; None for others."""
     name = getattr(function, "__name__", "")
     for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
@@ -265,7 +251,7 @@ def function_name(function: Any, imports: Imports) -> str | None:
     public = ".".join(home.split(".")[:2])
     if getattr(sys.modules[public], name, None) is not function:
         return None
-    imports.modules.add(public)
+    imports.add(public)
     return f"{public}.{name}"
 
 
@@ -309,7 +295,7 @@ class Operand(str, _Typed):
         return self.type
 
 
-def of_literal(v: Literal, imports: Imports) -> Operand:
+def of_literal(v: Literal, imports: set[str]) -> Operand:
     """Return a literal as a number that takes its dtype from the other operand."""
     t = v.type
     kind = dtype_class(t.dtype)

@@ -128,25 +128,15 @@ def is_one_file(program: Program) -> bool:
     return len({e.source[0].co_filename for p in programs for e in p.equations if e.source}) == 1
 
 
-class Comments:
-    """The source line of the code written last."""
-
-    def __init__(self, one_file: bool):
-        self.one_file = one_file
-        self._last: tuple[Any, ...] | None = None
-
-    def of(self, e: Equation) -> str:
-        """Return the comment above an equation; empty if its line is that of the previous one."""
-        if e.source is None:
-            return ""
-        here = (e.source[0].co_filename, line_of(e.source), is_backward(e))
-        if here == self._last:
-            return ""
-        self._last = here
-        where = f"{here[1]}" if self.one_file else f"{os.path.basename(here[0])}:{here[1]}"
-        text = text_of(e.source)
-        text = text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
-        return f"# {where}{', backward' if here[2] else ''}" + (f":  {text}" if text else "")
+def comment(e: Equation, one_file: bool) -> str:
+    """Return the comment above the code of an equation; empty if it has no line."""
+    if e.source is None:
+        return ""
+    file, line, backward = e.source[0].co_filename, line_of(e.source), is_backward(e)
+    where = f"{line}" if one_file else f"{os.path.basename(file)}:{line}"
+    text = text_of(e.source)
+    text = text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
+    return f"# {where}{', backward' if backward else ''}" + (f":  {text}" if text else "")
 
 
 # --- the parameters of a written function, and what it returns ------------------------------------

@@ -28,7 +28,7 @@ from typing import Any
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.inspect.python_source.lift import Imports, NotLiftable, Unknown, is_unknown, lift, unknowns
+from functrans.inspect.python_source.lift import Unknown, expression, is_unknown, lift, parts, unknowns
 from functrans.inspect.python_source.statements import Body
 from functrans.ir.types import ArrayType
 
@@ -42,7 +42,7 @@ class Specializer:
     imports : the modules that they use
     """
 
-    def __init__(self, imports: Imports):
+    def __init__(self, imports: set[str]):
         self.imports = imports
         self.texts: list[str] = []
         self._made: dict[Any, tuple[ast.FunctionDef, ArrayType | None]] = {}
@@ -107,15 +107,7 @@ class Specializer:
         return made.name
 
     def lift(self, value: Any) -> ast.expr:
-        """Return the expression of a value, including structures with unknowns in them."""
-
-        def other(v: Any) -> ast.expr:
-            owner = getattr(v, "__self__", None)
-            if callable(v) and owner is not None and not isinstance(owner, types.ModuleType):
-                return ast.Attribute(self.lift(owner), v.__name__, ast.Load())
-            raise NotLiftable(v)
-
-        return lift(value, self.imports, other)
+        return lift(value, self.imports)
 
 
 def _plain(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...]:
@@ -144,13 +136,10 @@ def _as_parameters(value: Any, name: str, given: dict[str, ast.expr]) -> Any:
         return Unknown(ast.Name(name, ast.Load()), value.known_type)
     if not unknowns(value):
         return value
-    if isinstance(value, slice):
-        ends = (value.start, value.stop, value.step)
-        parts = [_as_parameters(v, f"{name}_{i}", given) for i, v in enumerate(ends)]
-        return slice(*parts)
     if isinstance(value, dict):
         return {k: _as_parameters(v, f"{name}_{k}", given) for k, v in value.items()}
-    return type(value)([_as_parameters(v, f"{name}_{i}", given) for i, v in enumerate(value)])
+    made = [_as_parameters(v, f"{name}_{i}", given) for i, v in enumerate(parts(value))]
+    return slice(*made) if isinstance(value, slice) else type(value)(made)
 
 
 def _described(value: Any) -> Any:
@@ -180,7 +169,7 @@ def _only_expression(made: ast.FunctionDef, given: dict[str, ast.expr]) -> ast.e
     for name, argument in given.items():
         if uses.count(name) > 1 and not isinstance(argument, (ast.Name, ast.Constant)):
             return None
-    return _Substitute(given).visit(ast.parse(ast.unparse(last.value), mode="eval").body)
+    return _Substitute(given).visit(expression(ast.unparse(last.value)))
 
 
 class _Substitute(ast.NodeTransformer):

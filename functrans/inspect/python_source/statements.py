@@ -23,6 +23,7 @@ from functrans.inspect.python_source.lift import (
     Unknown,
     holds_array,
     is_unknown,
+    parts,
     unknowns,
     variables,
 )
@@ -305,11 +306,7 @@ def _names_of(value: Any) -> list[str]:
     """Return the written variables that a known structure reads."""
     if is_unknown(value):
         return _names_in(value.node)
-    if isinstance(value, dict):
-        return [n for v in value.values() for n in _names_of(v)]
-    if isinstance(value, (tuple, list)):
-        return [n for v in value for n in _names_of(v)]
-    return []
+    return [n for v in parts(value) for n in _names_of(v)]
 
 
 def _crosses(target: ast.Tuple | ast.List, values: Sequence[Any]) -> bool:

@@ -32,19 +32,19 @@ import numpy as np
 from functrans import errors
 from functrans.inspect.python_source.lift import (
     WRITTEN_OUT,
-    Imports,
     Operand,
     Unknown,
     array_text,
     dtype_text,
+    expression,
     function_name,
     is_unknown,
     of_literal,
 )
 from functrans.inspect.python_source.naming import (
-    Comments,
     Names,
     Signature,
+    comment,
     is_one_file,
     of_arguments,
     of_inputs,
@@ -69,7 +69,7 @@ class File:
     """What has been written so far."""
 
     def __init__(self, program: Program):
-        self.imports: Imports = Imports()
+        self.imports: set[str] = set()  # modules, NumPy not among them
         self.references: Specializer = Specializer(self.imports)
         self.names: Names = Names()  # of functions and constants
         self.one_file: bool = is_one_file(program)
@@ -104,7 +104,7 @@ class File:
         if array.size <= WRITTEN_OUT:
             return array_text(array, self.imports)
         name = self.names.new("c")
-        self.imports.modules.add("base64")
+        self.imports.add("base64")
         raw = repr(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
         dtype = dtype_text(array.dtype, self.imports)
         self.constants.append(
@@ -139,7 +139,7 @@ class Function:
         self.file, self.program = file, program
         self.wanted: dict[Var, str] = result_names(program)
         self.names: Names = Names(file.names, self.wanted.values())
-        self.comments: Comments = Comments(file.one_file)
+        self.comment = ""  # the last one
         self.text: list[str] = []
         self.depth = 1
         self.env: dict[Var, Operand] = {}
@@ -204,9 +204,10 @@ class Function:
         if hint is not None:
             self.env[e.outputs[0]] = Operand(hint, word_type(e.outputs[0].type))
             return
-        comment = self.comments.of(e)
-        if comment:
-            self.line(comment)
+        about = comment(e, self.file.one_file)
+        if about and about != self.comment:
+            self.line(about)
+        self.comment = about or self.comment
         w = Writer(self, e)
         made = w.write()
         if made is None:
@@ -331,9 +332,7 @@ class Writer:
 
     def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
         """Return the primitive's reference, specialized."""
-        args = [
-            Unknown(ast.parse(x.full, mode="eval").body, t) for x, t in zip(xs, self.in_types, strict=True)
-        ]
+        args = [Unknown(expression(x.full), t) for x, t in zip(xs, self.in_types, strict=True)]
         about = type(primitive).__doc__ or ""
         try:
             made = self.file.references.call(
@@ -410,5 +409,6 @@ def to_python(program: Program, name: str = "") -> str:
     name = file.names.new(name or own_name(program) or "function")
     text = "\n".join(Function(file, program).lines(entry=True))
     entry = f'@np.errstate(all="ignore")\ndef {name}{text}'
-    above = "\n".join([*file.imports.lines(), *(["", *file.constants] if file.constants else [])])
+    imported = sorted(["import numpy as np", *[f"import {m}" for m in file.imports]])
+    above = "\n".join([*imported, *(["", *file.constants] if file.constants else [])])
     return "\n\n\n".join([above, *file.references.texts, *file.functions, entry]) + "\n"
