@@ -15,6 +15,8 @@ the gates of an LSTM, becomes one product per gate.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal
@@ -88,12 +90,14 @@ def _pieces(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
     if inner is not None and axis not in inner.params["dimensions"]:
         (x,), dimensions = inner.inputs, inner.params["dimensions"]
         return [w.make(broadcast_in_dim, x, shape=s, dimensions=dimensions) for s in shapes]
-    made, at = [], 0
-    for s in shapes:
-        n = s[axis]
-        made.append(_slice(w, v, [(at, at + n) if i == axis else (0, m) for i, m in enumerate(s)]))
-        at += n
-    return made
+    return _cut(w, v, axis, sizes)
+
+
+def _cut(w: Rewriter, v: Any, axis: int, sizes: Sequence[int]) -> list[Any]:
+    """Return slices of these sizes, one behind the other along an axis."""
+    whole = [(0, n) for n in v.type.shape]
+    ends = list(accumulate(sizes, initial=0))
+    return [_slice(w, v, [*whole[:axis], place, *whole[axis + 1 :]]) for place in pairwise(ends)]
 
 
 _MOVES = frozenset([reshape, transpose])
@@ -140,7 +144,7 @@ def sum_of_joined(w: Rewriter, e: Equation) -> Any:
     axes = e.params["axes"]
     sums = [w.make(e.primitive, v, axes=axes) for v in found.values]
     if found.axis in axes:
-        return _total(w, sums)
+        return reduce(partial(w.make, add), sums)
     return w.make(concatenate, *sums, dimension=found.axis - sum([a < found.axis for a in axes]))
 
 
@@ -167,7 +171,7 @@ def contraction_of_joined(w: Rewriter, e: Equation) -> Any:
         made = [w.make(dot_general, x, y, **e.params) for x, y in pairs]
         if name in e.params["out"]:
             return w.make(concatenate, *made, dimension=e.params["out"].index(name))
-        return _total(w, made)
+        return reduce(partial(w.make, add), made)
     return None
 
 
@@ -181,13 +185,13 @@ def slice_of_joined(w: Rewriter, e: Equation) -> Any:
     if w.made(x, concatenate) is None and not found.grown and x.type.size < _LARGE:
         return None
     start, limit, strides = (e.params[name] for name in ("start", "limit", "strides"))
-    axis, before = found.axis, 0
-    for v, n in zip(found.values, found.sizes, strict=True):
-        if before <= start[axis] < limit[axis] <= before + n:
+    axis = found.axis
+    places = pairwise(accumulate(found.sizes, initial=0))
+    for v, (before, end) in zip(found.values, places, strict=True):
+        if before <= start[axis] < limit[axis] <= end:
             low, high = list(start), list(limit)
             low[axis], high[axis] = low[axis] - before, high[axis] - before
             return w.make(slice_, v, start=tuple(low), limit=tuple(high), strides=strides)
-        before += n
     return None
 
 
@@ -197,12 +201,7 @@ def split_of_joined(w: Rewriter, e: Equation) -> Any:
     (x,), axis = e.inputs, e.params["axis"]
     if not _is_by_example(w.made_by, x) and parts_of(w, x) is None:
         return None
-    shape = list(enumerate(x.type.shape))
-    made, at = [], 0
-    for n in e.params["sizes"]:
-        made.append(_slice(w, x, [(at, at + n) if i == axis else (0, m) for i, m in shape]))
-        at += n
-    return tuple(made)
+    return tuple(_cut(w, x, axis, e.params["sizes"]))
 
 
 def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
@@ -244,10 +243,3 @@ def _slice(w: Rewriter, v: Any, cut: Sequence[tuple[int, int]]) -> Any:
     if limit == v.type.shape and not any(start):
         return v
     return w.make(slice_, v, start=start, limit=limit, strides=(1,) * len(cut))
-
-
-def _total(w: Rewriter, values: Sequence[Any]) -> Any:
-    total = values[0]
-    for v in values[1:]:
-        total = w.make(add, total, v)
-    return total

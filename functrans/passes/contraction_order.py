@@ -250,15 +250,11 @@ class Order:
         total = None
         for p in plans:
             x, names = self._emit(p.tree, values, self.out)
-            order = [names.index(a) for a in self.out if a in names]
-            if order != sorted(order):
-                x = transpose(x, permutation=tuple(order))
+            own = [a for a in self.out if a in names]
+            x = _ordered(x, names, own)
             if p.number != 1:
                 x = mul(x, literal(p.number, typeof(x)))
-            if len(names) < len(self.out):
-                at = tuple([i for i, a in enumerate(self.out) if a in names])
-                shape = tuple([self.size[a] for a in self.out])
-                x = broadcast_in_dim(x, shape=shape, dimensions=at)
+            x = self._along(x, own, self.out)
             total = x if total is None else add(total, x)
         if typeof(total).shape != t.shape:
             total = reshape(total, shape=t.shape)
@@ -309,12 +305,7 @@ class Order:
             y, own = self._emit(scale, values, names)
         else:
             y, own = self._emit_factor(inverse, values)
-        at = [names.index(a) for a in own]
-        if at != sorted(at):
-            y = transpose(y, permutation=tuple([at.index(i) for i in sorted(at)]))
-        shape = typeof(x).shape
-        if len(at) < len(shape):
-            y = broadcast_in_dim(y, shape=shape, dimensions=tuple(sorted(at)))
+        y = self._along(y, own, names)
         return mul(x, y) if inverse is None else div(x, y), names
 
     @staticmethod
@@ -356,16 +347,12 @@ class Order:
                 x = mul(x, convert_element_type(inside, dtype=self.dtype, weak_type=False))
             return self._summed(x, names, axes)
         rows = [a for a in names if a not in hot.at]
-        slices = [*hot.at, *rows]
-        if slices != names:
-            x = transpose(x, permutation=tuple([names.index(a) for a in slices]))
         made = [a for a in order if a in axes]
         if len(made) < len(axes):
             made = [*[a for a in hot.at if a in axes], hot.counted, *rows]
         kept = [a for a in made if a in rows]
-        if kept != rows:
-            x = transpose(x, permutation=tuple([slices.index(a) for a in (*hot.at, *kept)]))
-            slices = [*hot.at, *kept]
+        slices = [*hot.at, *kept]
+        x = _ordered(x, names, slices)
         shape = tuple([self.size[a] for a in made])
         index = reshape(index, shape=(*[self.size[a] for a in hot.at], t.shape[-1]))
         total = scatter_add(
@@ -388,14 +375,17 @@ class Order:
         t = typeof(index)
         return clamp(literal(0, t), index, literal(self.size[hot.counted] - 1, t))
 
+    def _along(self, x: Any, names: Sequence[int], wanted: Sequence[int]) -> Any:
+        """Return x with all wanted axes, in that order, broadcast along those that it does not have."""
+        x = _ordered(x, names, [a for a in wanted if a in names])
+        if len(names) == len(wanted):
+            return x
+        at = tuple([i for i, a in enumerate(wanted) if a in names])
+        return broadcast_in_dim(x, shape=tuple([self.size[a] for a in wanted]), dimensions=at)
+
     def _spread(self, index: Any, at: Sequence[int], names: Sequence[int]) -> Any:
         """Broadcast integers over some axes along the others."""
-        x = reshape(index, shape=tuple([self.size[a] for a in at]))
-        order = sorted(range(len(at)), key=lambda i: names.index(at[i]))
-        if order != sorted(order):
-            x = transpose(x, permutation=tuple(order))
-        where = tuple(sorted([names.index(a) for a in at]))
-        return broadcast_in_dim(x, shape=tuple([self.size[a] for a in names]), dimensions=where)
+        return self._along(reshape(index, shape=tuple([self.size[a] for a in at])), at, names)
 
     def _inside(self, x: Any, counted: int) -> Any:
         t = typeof(x)
@@ -408,9 +398,7 @@ class Order:
             if own != names and i == len(leaf.factors) and len(leaf.axes) < len(own):
                 kept = [a for a in names if a in leaf.axes]  # contracted without aligning the axes
                 return dot_general(total, x, lhs=tuple(names), rhs=tuple(own), out=tuple(kept)), kept
-            if own != names:
-                x = transpose(x, permutation=tuple([own.index(a) for a in names]))
-            total = mul(total, x)
+            total = mul(total, _ordered(x, own, names))
         return self._summed(total, names, leaf.axes)
 
     def _emit_factor(self, f: Factor, values: dict[Var, Any]) -> tuple[Any, list[int]]:
@@ -426,3 +414,9 @@ class Order:
     def _summed(x: Any, names: list[int], axes: Names) -> tuple[Any, list[int]]:
         over = tuple([i for i, a in enumerate(names) if a not in axes])
         return (reduce_sum(x, axes=over) if over else x), [a for a in names if a in axes]
+
+
+def _ordered(x: Any, names: Sequence[int], wanted: Sequence[int]) -> Any:
+    """Return x with its axes in the wanted order."""
+    order = tuple([names.index(a) for a in wanted])
+    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)

@@ -62,7 +62,6 @@ from functrans.passes.sums_of_products import (
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general, flops
 from functrans.primitives.elementwise.arithmetic import max_
-from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import div, mul
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.scatter import scatter, scatter_add
@@ -76,7 +75,6 @@ MOST_ROUNDS = 5
 SOURCES = frozenset([dot_general, scatter, scatter_add])
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
-PLAIN = (SEEN_THROUGH | {dot_general, reduce_sum}) - {select_n, slice_, convert_element_type}
 MOST_ASKED = 8  # maximum number of operands followed for a factor
 
 
@@ -148,7 +146,6 @@ class _Search:
         self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
         self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
         self.costs: dict[Equation, float] = {}
-        self.refused_shapes: set[tuple[Any, ...]] = set()  # of clusters without a cheaper order
         self.scaled: set[tuple[Any, Any]] = set()  # values that are multiplied by a broadcast one
 
     def rewritten(self) -> Program:
@@ -286,15 +283,10 @@ class _Search:
         left = most + kept - sum(least.values())
         if left < 0:
             return None
-        shape = self.shape_of(cluster)
-        if shape in self.refused_shapes:
-            return None
         sinks = []
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # most likely to fail first
             way = self.cheapest(e, cluster, made, left + least[e])
             if way is None:
-                if shape is not None:
-                    self.refused_shapes.add(shape)
                 return None
             left += least[e] - way.cost
             sinks.append(Sink(e, way))
@@ -305,30 +297,6 @@ class _Search:
         sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
         bound = Least(self.made_by, cluster.values, sources, self.cost, self.machine)
         return {e: bound.of(e) for e in cluster.sinks}
-
-    def shape_of(self, cluster: Cluster) -> tuple[Any, ...] | None:
-        """Return a key of all that the search depends on: the cluster's equations and the moves
-        that its leaves come from, with numbered variables. So equal layers are searched once. None
-        if more is examined (compared indices)."""
-        number: dict[Any, int] = {}
-        found: list[Any] = []
-        todo = [*[self.made_by[v] for v in cluster.values], *cluster.sinks]
-        for e in todo:  # extended in the loop
-            if e.primitive not in PLAIN:
-                return None
-            found += [e.primitive, *e.params.items()]
-            for v in (*e.inputs, *e.outputs):
-                if v.__class__ is Literal:
-                    found += [str(v.value), v.type]
-                    continue
-                if v not in number:
-                    number[v] = len(number)
-                    found.append(v.type)
-                    by = self.made_by.get(v)
-                    if by is not None and by.primitive in ALIASES and v not in cluster.values:
-                        todo.append(by)
-                found.append(number[v])
-        return tuple(found)
 
     def cheapest(
         self, e: Equation, cluster: Cluster, made: float, limit: float

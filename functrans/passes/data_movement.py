@@ -127,45 +127,29 @@ def _is_layout(w: Rewriter, x: Any) -> bool:
 
 
 def _reshape(w: Rewriter, e: Equation) -> Any:
+    """Rewrite a reshape or a squeeze."""
     (x,), shape = e.inputs, e.outputs[0].type.shape
     if x.type.shape == shape:
         return x
     if not _is_layout(w, x):
         return None
-    for primitive in (reshape, squeeze):
-        inner = w.made(x, primitive)
-        if inner is not None:
-            return moved(w, reshape, inner.inputs[0], shape=shape)
+    inner = w.made(x, reshape) or w.made(x, squeeze)
+    if inner is not None:
+        return moved(w, reshape, inner.inputs[0], shape=shape)
     inner = w.made(x, broadcast_in_dim)
     if inner is None:
         return None
-    (y,) = inner.inputs
-    if y.type.shape == ():
-        return moved(w, broadcast_in_dim, y, shape=shape, dimensions=())
-    if y.type.size == x.type.size != 0:  # the broadcast only adds axes of size 1
-        return moved(w, reshape, y, shape=shape)
-    return None
-
-
-def _squeeze(w: Rewriter, e: Equation) -> Any:
-    (x,), dropped = e.inputs, e.params["dimensions"]
-    if not dropped:
-        return x
-    if not _is_layout(w, x):
+    (y,), dimensions = inner.inputs, inner.params["dimensions"]
+    if e.primitive is squeeze:
+        dropped = e.params["dimensions"]
+        if not set(dimensions).isdisjoint(dropped):
+            return None
+        dimensions = tuple([d - sum([i < d for i in dropped]) for d in dimensions])
+    elif y.type.shape:
+        if y.type.size == x.type.size != 0:  # the broadcast only adds axes of size 1
+            return moved(w, reshape, y, shape=shape)
         return None
-    shape = e.outputs[0].type.shape
-    for primitive in (reshape, squeeze):
-        inner = w.made(x, primitive)
-        if inner is not None:
-            return moved(w, reshape, inner.inputs[0], shape=shape)
-    inner = w.made(x, broadcast_in_dim)
-    if inner is None:
-        return None
-    dimensions = inner.params["dimensions"]
-    if not set(dimensions).isdisjoint(dropped):
-        return None
-    dimensions = tuple([d - sum([i < d for i in dropped]) for d in dimensions])
-    return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=dimensions)
+    return moved(w, broadcast_in_dim, y, shape=shape, dimensions=dimensions)
 
 
 def _broadcast(w: Rewriter, e: Equation) -> Any:
@@ -207,10 +191,9 @@ def _slice(w: Rewriter, e: Equation) -> Any:
     inner = w.made(x, slice_)
     if inner is not None:
         return _slice_of_slice(w, inner, shape, e.params["start"], e.params["strides"])
-    for rule in (slice_of_joined, slice_of_grown):
-        found = rule(w, e)
-        if found is not None:
-            return found
+    found = slice_of_joined(w, e) or slice_of_grown(w, e)
+    if found is not None:
+        return found
     inner = w.made(x, broadcast_in_dim)
     if inner is None:
         return None
@@ -300,7 +283,7 @@ def before_repeating(w: Rewriter, e: Equation) -> Any:
 RULES: dict[Any, Any] = {
     transpose: _transpose,
     reshape: _reshape,
-    squeeze: _squeeze,
+    squeeze: _reshape,
     broadcast_in_dim: _broadcast,
     rev: _rev,
     slice_: _slice,

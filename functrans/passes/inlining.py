@@ -18,12 +18,10 @@ from typing import Any
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
 from functrans.passes.rewrite import (
     Replaced,
-    Rewrite,
     children_first,
     derived,
     everywhere,
     program_pass,
-    renaming,
     replacing,
     with_programs,
 )
@@ -54,45 +52,36 @@ def resolve(program: Program) -> Program:
 
 
 def _resolved(program: Program) -> Program:
-    equations: list[Equation] = []
-    known: dict[Var, Any] = {}
-    notes: list[Rewrite] = []
-    for e in renaming(program.equations, known):
-        if e.primitive in _MARKS:
-            kept = e.inputs[_MARKS[e.primitive]]
-            if kept.type is e.outputs[0].type:
-                known[e.outputs[0]] = kept
-                notes.append((e.primitive.name, (e,)))
-                continue
-        elif e.primitive.holds_programs and (called := _called(e)) is not None:
-            params = {"program": called}
-            equations.append(Equation(jit, e.inputs, e.outputs, params, e.source, e.origin))
-            notes.append((e.primitive.name, (e,)))
-            continue
-        elif e.primitive is softmax and (parts := _parts(e, known)):
-            equations += parts
-            notes.append((e.primitive.name, (e,)))
-            continue
-        equations.append(e)
-    if not notes:
-        return program
-    made = program.replace(equations=equations, outputs=renamed_all(program.outputs, known))
-    made.mark(rewrites=notes)
-    return made
+    return replacing(program, None, _plainer)
 
 
-def _parts(e: Equation, known: dict[Var, Any]) -> list[Equation]:
+def _plainer(e: Equation, known: dict[Var, Any]) -> Replaced | None:
+    if e.primitive in _MARKS:
+        kept = e.inputs[_MARKS[e.primitive]]
+        if kept.type is not e.outputs[0].type:
+            return None
+        known[e.outputs[0]] = kept
+        return Replaced([])
+    if e.primitive is softmax:
+        return _parts(e, known)
+    called = _called(e) if e.primitive.holds_programs else None
+    if called is None:
+        return None
+    return Replaced([Equation(jit, e.inputs, e.outputs, {"program": called}, e.source, e.origin)])
+
+
+def _parts(e: Equation, known: dict[Var, Any]) -> Replaced | None:
     """Return the equations that a softmax expands to, and record its new result in `known`."""
     parts = softmax.parts(e.inputs[0].type, **e.params)
     (end,), (v,) = parts.outputs, e.outputs
     if end.type is not v.type:
-        return []
+        return None
     names: dict[Any, Any] = dict(zip(parts.inputs, e.inputs, strict=True))
     made = copied(parts.equations, names)
     for one in made:
         one.source, one.origin = e.source, e.origin
     known[v] = names[end]
-    return made
+    return Replaced(made)
 
 
 def _called(e: Equation) -> Program | None:
