@@ -40,14 +40,8 @@ from functrans.primitives.linalg.matrices import MatrixOperation
 
 # XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
 # in float32 and rounds once; NumPy rounds some at every step.
-LIMITS = {
-    "float16": 8.0,
-    "bfloat16": 8.0,
-    "float32": 64.0,
-    "float64": 64.0,
-    "complex64": 64.0,
-    "complex128": 64.0,
-}
+LIMITS = dict.fromkeys(("float16", "bfloat16"), 8.0)
+LIMITS |= dict.fromkeys(("float32", "float64", "complex64", "complex128"), 64.0)
 SPREAD = 2.0
 _DRAWS = 4
 
@@ -231,7 +225,7 @@ def _largest(x: Any) -> float:
 
 def rounding(dtype: Any) -> float:
     """Return the relative error that corresponds to the limit of a dtype."""
-    return _limit(dtype) * float(_limits(dtype).eps)
+    return _limit(dtype) * _numbers(dtype)[2]
 
 
 @cached("limits of errors", 64)
@@ -239,15 +233,10 @@ def _limit(dtype: Any) -> float:
     return LIMITS.get(np.dtype(dtype).name, 0.0)
 
 
-@cached("limits of dtypes", 64)
-def _limits(dtype: Any) -> Any:
-    return jax.numpy.finfo(dtype)
-
-
 @cached("ends of dtypes", 64)
 def _numbers(dtype: Any) -> tuple[float, float, float]:
     """Return the smallest normal number, the largest number, and the machine epsilon."""
-    limits = _limits(dtype)
+    limits = jax.numpy.finfo(dtype)
     return float(limits.tiny), float(limits.max), float(limits.eps)
 
 
@@ -326,5 +315,5 @@ def _nudged(x: Any, rng: np.random.Generator, coarse: float) -> Any:
     if is_key(x) or not is_inexact(x.dtype):
         return x
     x = np.asarray(x)
-    step = max(float(_limits(x.dtype).eps), coarse) * (rng.integers(0, 2, size=x.shape) - 0.5)
+    step = max(_numbers(x.dtype)[2], coarse) * (rng.integers(0, 2, size=x.shape) - 0.5)
     return widened(x) * (1 + step)

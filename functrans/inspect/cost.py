@@ -267,8 +267,6 @@ class CostReport(Saved):
             parts.append(f"Not counted, because their cost is unknown: {counts}")
         return "\n\n".join(parts)
 
-    __repr__ = __str__
-
     def as_dict(self) -> dict[str, Any]:
         names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla", "unknown")
         return {name: getattr(self, name) for name in names} | {

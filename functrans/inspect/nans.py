@@ -119,8 +119,6 @@ class NanReport(Saved):
             parts.append("then\n" + "\n".join(lines))
         return "\n\n".join(parts)
 
-    __repr__ = __str__
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "verdict": self.verdict,

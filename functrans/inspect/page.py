@@ -120,6 +120,9 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 class Saved(ABC):
     """Base class of reports that can be saved: as data and as a page."""
 
+    def __repr__(self) -> str:
+        return str(self)
+
     @abstractmethod
     def as_dict(self) -> dict[str, Any]:
         """Return the report as lists, dicts, strings and numbers.

@@ -163,8 +163,6 @@ class Report(Saved):
             parts += [columns(*self._worst_table())]
         return "\n\n".join(parts)
 
-    __repr__ = __str__
-
     def as_dict(self) -> dict[str, Any]:
         growth = self.amplified
         return {

@@ -183,8 +183,6 @@ class ProfileReport(Saved):
         parts += self._notes()
         return "\n\n".join(parts)
 
-    __repr__ = __str__
-
     def as_dict(self) -> dict[str, Any]:
         names = ("milliseconds", "profiled", "busy", "repeats", "new_pages")
         tables = ("lines", "operations", "equations")

@@ -75,9 +75,9 @@ class Specializer:
         scope = {**function.__globals__, **_closure(function)}
         body = Body(self, scope, env)
         if isinstance(source, ast.Lambda):
-            statements: list[ast.stmt] = body.block([ast.Return(source.body)])[0]
+            statements: list[ast.stmt] = body.block([ast.Return(source.body)])
         else:
-            statements = body.block(source.body)[0]
+            statements = body.block(source.body)
         about = " ".join((about or function.__doc__ or "").partition("\n\n")[0].split())
         if about:
             text = re.split(r"(?<=[^.]\.) |;", about)[0]

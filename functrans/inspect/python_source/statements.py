@@ -34,18 +34,17 @@ _UNROLLED = 4  # most steps of a loop over known values whose body has to be wri
 class Body(Expressions):
     """A function, or part of one, that is being specialized."""
 
-    def block(self, statements: Sequence[ast.stmt]) -> tuple[list[ast.stmt], bool]:
-        """Return the remaining statements, and whether what follows is unreachable."""
+    def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Return the remaining statements, up to one after which nothing is reached."""
         written: list[ast.stmt] = []
         for s in statements:
-            outer = self.pending
-            self.pending = []
-            made, over = getattr(self, f"do_{type(s).__name__}", self._unsupported)(s)
+            outer, self.pending = self.pending, []
+            made = getattr(self, f"do_{type(s).__name__}", self._unsupported)(s)
             written += [*self.pending, *made]
             self.pending = outer
-            if over:
-                return written, True
-        return written, False
+            if _ends(written):
+                break
+        return written
 
     def _unsupported(self, s: ast.stmt) -> Any:
         raise errors.InvalidArgument(
@@ -56,22 +55,22 @@ class Body(Expressions):
 
     def do_Expr(self, s: ast.Expr) -> Any:
         if isinstance(s.value, ast.Constant):
-            return [], False
+            return []
         value = self.value(s.value)
-        return ([ast.Expr(value.node)] if is_unknown(value) else []), False
+        return [ast.Expr(value.node)] if is_unknown(value) else []
 
     def do_Return(self, s: ast.Return) -> Any:
         if s.value is None:
-            return [ast.Return(None)], True
+            return [ast.Return(None)]
         value = self.value(s.value)
         self.returned.append(value.known_type if is_unknown(value) else None)
-        return [ast.Return(self.lift(value, s.value))], True
+        return [ast.Return(self.lift(value, s.value))]
 
     def do_Pass(self, s: ast.stmt) -> Any:
-        return [], False
+        return []
 
     def do_Break(self, s: ast.stmt) -> Any:
-        return [s], True
+        return [s]
 
     do_Continue = do_Break
 
@@ -92,17 +91,17 @@ class Body(Expressions):
             value = self.env[names[0]]
         for target in s.targets:
             written += self._assign(target, value, s.value)
-        return written, False
+        return written
 
     def do_AnnAssign(self, s: ast.AnnAssign) -> Any:
-        return ([] if s.value is None else self.do_Assign(ast.Assign([s.target], s.value))[0]), False
+        return [] if s.value is None else self.do_Assign(ast.Assign([s.target], s.value))
 
     def do_AugAssign(self, s: ast.AugAssign) -> Any:
         if not isinstance(s.target, ast.Name):
             place: Any = self._place(s.target)
-            return [ast.AugAssign(place, s.op, self.lifted(s.value))], False
+            return [ast.AugAssign(place, s.op, self.lifted(s.value))]
         now = ast.BinOp(ast.Name(s.target.id, ast.Load()), s.op, s.value)
-        return self._assign(s.target, self.value(now), now), False
+        return self._assign(s.target, self.value(now), now)
 
     def _assign(self, target: ast.expr, value: Any, source: ast.expr) -> list[ast.stmt]:
         if isinstance(target, ast.Name):
@@ -199,29 +198,27 @@ class Body(Expressions):
             test = self.lifted(s.test)
         self._forget(_assigned([*s.body, *s.orelse]))
         before = dict(self.env)
-        body, over = self.block(s.body)
+        body = self.block(s.body)
         self.env = dict(before)
-        orelse, over_too = self.block(s.orelse)
+        orelse = self.block(s.orelse)
         self.env: dict[str, Any] = before
         self.env.update(variables(_assigned([*s.body, *s.orelse])))
-        return [ast.If(test, body or [ast.Pass()], orelse)], over and over_too
+        return [ast.If(test, body or [ast.Pass()], orelse)]
 
     def do_For(self, s: ast.For) -> Any:
         values = self.sequence(s.iter)
         if values is not None and self._unrolls(s, values):
             written: list[ast.stmt] = []
             for v in values:
-                written += self._assign(s.target, v, s.iter)
-                made, over = self.block(s.body)
-                written += made
-                if over:
-                    return written, True
-            return written, False
+                written += [*self._assign(s.target, v, s.iter), *self.block(s.body)]
+                if _ends(written):
+                    break
+            return written
         node = self.lifted(s.iter)
         self._forget([*_assigned(s.body), *_names_in(s.target)])
         self.env.update(variables(_names_in(s.target)))
-        body, _ = self.block(s.body)
-        return [ast.For(s.target, node, body or [ast.Pass()], [])], False
+        body = self.block(s.body)
+        return [ast.For(s.target, node, body or [ast.Pass()], [])]
 
     def _unrolls(self, s: ast.For, values: Sequence[Any]) -> bool:
         if any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(s)):
@@ -235,28 +232,26 @@ class Body(Expressions):
         written: list[ast.stmt] = []
         try:
             while self.static(s.test):
-                made, over = self.block(s.body)
-                written += made
-                if over:
-                    return written, True
-            return written, False
+                written += self.block(s.body)
+                if _ends(written):
+                    break
+            return written
         except NotStatic:
             pass
         self._forget(_assigned(s.body))
         test = self.lifted(s.test)
-        body, _ = self.block(s.body)
-        return [*written, ast.While(test, body or [ast.Pass()], [])], False
+        body = self.block(s.body)
+        return [*written, ast.While(test, body or [ast.Pass()], [])]
 
     def do_With(self, s: ast.With) -> Any:
         items = [ast.withitem(self.lifted(i.context_expr), i.optional_vars) for i in s.items]
-        body, over = self.block(s.body)
-        return [ast.With(items, body or [ast.Pass()])], over
+        return [ast.With(items, self.block(s.body) or [ast.Pass()])]
 
     def do_FunctionDef(self, s: ast.FunctionDef) -> Any:
         a = s.args
         names = [x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg) if x]
         inner = type(self)(self.file, self.scope, {**self.env, **variables(names)})
-        body, _ = inner.block(s.body)
+        body = inner.block(s.body)
         plain = ast.arguments(
             [ast.arg(x.arg) for x in a.posonlyargs],
             [ast.arg(x.arg) for x in a.args],
@@ -269,7 +264,7 @@ class Body(Expressions):
         made = ast.FunctionDef(s.name, plain, body or [ast.Pass()], [])
         made.type_params = []  # type: ignore[attr-defined]
         self.env[s.name] = Unknown(ast.Name(s.name, ast.Load()))
-        return [made], False
+        return [made]
 
     # --- variables that the written code changes
 
@@ -296,6 +291,16 @@ class Body(Expressions):
 
 def _store(name: str, node: ast.expr) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], node)
+
+
+def _ends(statements: Sequence[ast.stmt]) -> bool:
+    """Return whether what follows these statements is not reached."""
+    last = statements[-1] if statements else None
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    if isinstance(last, ast.With):
+        return _ends(last.body)
+    return isinstance(last, (ast.Return, ast.Break, ast.Continue))
 
 
 def _names_in(target: ast.AST) -> list[str]:
