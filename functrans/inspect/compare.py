@@ -154,7 +154,11 @@ class _Comparison:
         exact = observe(
             self.other, self.values, by_float64, after=self.drift.follow if aligned else None, given=widened
         )
-        whole = self._compiled() if compiled else stepwise
+        whole = stepwise
+        if compiled:
+            p = self.program
+            args = [as_numpy(x, v.type) for x, v in zip(self.values, p.inputs, strict=True)]
+            whole = xla.executable(p)(*p.values, *args)
         results = self._results(whole, stepwise, exact)
         if compiled and self.first is None and not all(r.ok for r in results):
             observe(self.program, self.values, by_xla, after=self._check_whole)
@@ -186,11 +190,6 @@ class _Comparison:
         if all(r.ok for r in results):
             return results
         return against(reference.run(self.other, self.values))
-
-    def _compiled(self) -> Sequence[Any]:
-        p = self.program
-        args = [as_numpy(x, v.type) for x, v in zip(self.values, p.inputs, strict=True)]
-        return xla.executable(p)(*p.values, *args)
 
     def _check(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
         """Queue one equation of XLA's run for comparison with the reference."""

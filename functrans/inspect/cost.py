@@ -115,7 +115,7 @@ def _roots(program: Program) -> dict[Var, tuple[Var, ...]]:
         if not _is_fused(e):
             continue
         (v,) = e.outputs
-        if reads[v] == 1 and _fuses_operands(reader[v]):
+        if reads[v] == 1 and (_is_fused(reader[v]) or isinstance(reader[v].primitive, Reduction)):
             roots[v] = tuple(dict.fromkeys([r for x in e.inputs for r in _of(x, roots)]))
     return roots
 
@@ -135,10 +135,6 @@ def _is_fused(e: Equation) -> bool:
     if isinstance(p, Elementwise):
         return True
     return own_cost(e).flops == 0
-
-
-def _fuses_operands(e: Equation) -> bool:
-    return _is_fused(e) or isinstance(e.primitive, Reduction)
 
 
 def _last_reads(program: Program, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, int]:

@@ -58,7 +58,8 @@ def doctor(
     """
     stream = output or sys.stdout
     stream.write(_versions())
-    devices = _one_of_each() if devices is None else devices
+    if devices is None:  # the first of each kind
+        devices = list({(d.platform, d.device_kind): d for d in reversed(_all_devices())}.values())[::-1]
     chosen = list(samples()) if chosen is None else chosen
     well = True
     for device in devices:
@@ -96,11 +97,6 @@ def _all_devices() -> list[Any]:
     if all(d.platform != "cpu" for d in found):
         found += jax.devices("cpu")
     return found
-
-
-def _one_of_each() -> list[Any]:
-    kinds = {(d.platform, d.device_kind): d for d in reversed(_all_devices())}
-    return list(kinds.values())[::-1]
 
 
 def _examine(device: Any, chosen: Sequence[Sample], stream: TextIO) -> tuple[list[Row], float]:

@@ -135,7 +135,8 @@ def of_lines(program: Program) -> Graph:
     g = _Making(itertools.count(1))
     groups: dict[Any, list[Equation]] = {}
     for e in program.equations:
-        groups.setdefault(_group(e), []).append(e)
+        line = (e.primitive.name, None) if e.source is None else (e.source[0].co_filename, line_of(e.source))
+        groups.setdefault((*line, _direction(e)), []).append(e)
     boxes = []
     for equations in groups.values():
         first = equations[0]
@@ -179,12 +180,6 @@ def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _direction(e: Equation) -> str:
     return "backward" if is_backward(e) else "forward"
-
-
-def _group(e: Equation) -> Any:
-    if e.source is None:
-        return None, e.primitive.name, _direction(e)
-    return e.source[0].co_filename, line_of(e.source), _direction(e)
 
 
 def _label(e: Equation) -> str:

@@ -73,26 +73,16 @@ class Lines:
         self.numbers: dict[tuple[str, int], int] = {}
         self.codes: dict[CodeType, None] = {}
 
-    def number(self, file: str, line: int) -> int:
-        return self.numbers.setdefault((file, line), len(self.numbers))
-
     def of(self, e: Equation) -> int:
         if e.source is None:
             return -1
         self.codes[e.source[0]] = None
-        return self.number(e.source[0].co_filename, line_of(e.source))
+        return self.numbers.setdefault((e.source[0].co_filename, line_of(e.source)), len(self.numbers))
 
     def time(self, e: Equation) -> float:
         """Return the milliseconds of an equation and of the programs that it holds."""
         inner = [x for p in e.programs for q in with_nested(p) for x in q.equations]
         return sum([self.times.get(x, 0.0) for x in (e, *inner)]) if self.times else 0.0
-
-    def times_by_line(self) -> dict[int, float]:
-        """Return milliseconds by line number."""
-        found: dict[int, float] = {}
-        for e, ms in self.times.items():
-            found[self.of(e)] = found.get(self.of(e), 0.0) + ms
-        return found
 
 
 def stages(
@@ -210,7 +200,9 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
             cost, here = own_cost(e), len(rows)
             text = cut(show_equation(e, names), LONGEST)
             costs = int(cost.flops) * times, int(cost.bytes) * times, 0, round(lines.time(e), 6)
-            rows.append(Row(text, depth + 1, lines.of(e), _how(e), *costs))
+            steps, first = history(e)
+            how = " ".join([*steps, first.primitive.name]) if steps else ""  # transpose of jvp of sin
+            rows.append(Row(text, depth + 1, lines.of(e), how, *costs))
             if e.primitive.holds_programs:
                 for inner_label, inner in nested(e.params):
                     write(inner, inner_label, depth + 2, times * int(e.params.get("length", 1)))
@@ -224,19 +216,15 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
     return Stage(name, rows, sum([r.flops >= 0 and r.source != -2 for r in rows]))
 
 
-def _how(e: Equation) -> str:
-    """Return e.g. `transpose of jvp of sin`; empty for an equation that the user wrote."""
-    steps, first = history(e)
-    return " ".join([*steps, first.primitive.name]) if steps else ""
-
-
 # --- the user's source ----------------------------------------------------------------------------
 
 
 def of_source(lines: Lines, cost: Stage) -> Stage:
     """Return the source of the functions of all equations, with the costs of one stage."""
     totals: dict[int, tuple[int, int]] = {}
-    took = lines.times_by_line()
+    took: dict[int, float] = {}
+    for e, ms in lines.times.items():
+        took[lines.of(e)] = took.get(lines.of(e), 0.0) + ms
     for r in cost.rows:
         if r.source >= 0 and not r.inside:
             flops, moved = totals.get(r.source, (0, 0))

@@ -250,10 +250,7 @@ def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str
     eqn, names = place.equation, argument_names(place.frame.program)
     return NanFinding(
         kind,
-        str(place),
-        place.steps,
-        eqn.primitive.name,
-        place.text,
+        *place.told,
         location(eqn.source),
         place.source,
         _forward(eqn),

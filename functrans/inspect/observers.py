@@ -22,7 +22,7 @@ from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
 from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var, argument_names
-from functrans.ir.source import equation_source, location, text_of
+from functrans.ir.source import equation_source, line_text
 from functrans.ir.text import Names, nested, show_equation
 from functrans.ir.types import is_key_dtype
 from functrans.tracer import CONCRETE
@@ -67,6 +67,11 @@ class Place:
         return [f.step for f in self.frames if f.step is not None]
 
     @property
+    def told(self) -> tuple[str, list[int], str, str]:
+        """The first fields of a finding: place, steps, name of the primitive, text."""
+        return str(self), self.steps, self.equation.primitive.name, self.text
+
+    @property
     def frames(self) -> list[Frame]:
         """The enclosing frames, outermost first."""
         found = [self.frame]
@@ -105,8 +110,7 @@ class Place:
     @property
     def line(self) -> str:
         """The user's line and its text, in one line."""
-        text = text_of(self.equation.source)
-        return location(self.equation.source) + (f"  {text}" if text else "")
+        return line_text(self.equation.source)
 
 
 def _named(place: Place) -> str:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from functrans.inspect.observers import Place
 from functrans.inspect.page import Block, Saved, columns, curve, page, table, verdict
 from functrans.ir.program import Program
-from functrans.ir.source import line_text
 
 ROWS = 20  # rows per table
 
@@ -46,22 +45,8 @@ class Finding(NamedTuple):
 
     @staticmethod
     def of(place: Place, ulps: float, limit: float, actual: str, expected: str, note: str = "") -> Finding:
-        eqn = place.equation
-        line = line_text(eqn.source)
-        return Finding(
-            str(place),
-            place.steps,
-            eqn.primitive.name,
-            place.text,
-            line,
-            place.source,
-            ulps,
-            limit,
-            actual,
-            expected,
-            note,
-            place.arguments,
-        )
+        numbers = ulps, limit, actual, expected
+        return Finding(*place.told, place.line, place.source, *numbers, note, place.arguments)
 
     def __str__(self) -> str:
         lines = [self.place, f"    {self.equation}", f"    {self.source}"]

@@ -104,20 +104,20 @@ def wanted(program: Program, platform: str) -> Wanted | None:
 
 
 def _on_gpu(program: Program) -> Wanted | None:
-    for e in _equations(program):
-        if e.primitive in LOOPS:
-            return Wanted(SMALL_GRAPHS, e, "a loop, whose steps are started as graphs")
-    return None
+    loop = next((e for e in _equations(program) if e.primitive in LOOPS), None)
+    return Wanted(SMALL_GRAPHS, loop, "a loop, whose steps are started as graphs") if loop else None
 
 
 def _on_cpu(program: Program) -> Wanted | None:
     equations = _equations(program)
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
-    if not convolutions or any(map(_has_groups, convolutions)):  # of groups: 1.5 times as long
+    if not convolutions:
         return None
+    if any(is_group(e.params, name) for e in convolutions for name in e.params["lhs"]):
+        return None  # of groups: 1.5 times as long
     rank = convolutions[0].outputs[0].type.ndim
     sums = [e for e in equations if _is_statistic(e, rank)]
-    features, elements = np.median([(_features(e), _elements(e)) for e in convolutions], axis=0)
+    features, elements = np.median([_sizes(e) for e in convolutions], axis=0)
     if features < WIDE or elements < BIG or len(sums) <= len(convolutions):
         return None
     return Wanted(PRODUCTS_AND_SUMS, convolutions[0], "normalized convolutions")
@@ -138,20 +138,13 @@ def _is_statistic(e: Equation, rank: int) -> bool:
     return bool(t.ndim >= rank and e.outputs[0].type.size < t.size)
 
 
-def _features(e: Equation) -> int:
-    """Return the number of features in the result of a convolution."""
+def _sizes(e: Equation) -> tuple[int, int]:
+    """Return the number of features in the result of a convolution, and the number of elements of its
+    largest operand or result."""
     kernel, result = e.params["rhs"], e.params["out"]
     sizes = zip(result, e.outputs[0].type.shape, strict=True)
-    return prod([n for name, n in sizes if name in kernel and name not in e.params["spatial"]])
-
-
-def _elements(e: Equation) -> int:
-    """Return the number of elements of the largest operand or result of a convolution."""
-    return max([v.type.size for v in (*e.inputs, *e.outputs)])
-
-
-def _has_groups(e: Equation) -> bool:
-    return any(is_group(e.params, name) for name in e.params["lhs"])
+    features = prod([n for name, n in sizes if name in kernel and name not in e.params["spatial"]])
+    return features, max([v.type.size for v in (*e.inputs, *e.outputs)])
 
 
 # --- switching between sets -----------------------------------------------------------------------

@@ -29,10 +29,6 @@ from functrans.trace import literal, stage, typeof
 NAME = "by_example"  # the name of the loops' programs
 
 
-def _once(v: Any) -> int:
-    return 1
-
-
 class ByExample:
     """The loop for a sum of squares; NotSeparable if the equation is not one over a leading axis.
     `gram`: multiply the squares out. `readers`: returns in how many sums a value's products with
@@ -40,7 +36,7 @@ class ByExample:
 
     axis: int
 
-    def __init__(self, expansion: Expansion, e: Equation, gram: bool, readers: Callable[[Any], int] = _once):
+    def __init__(self, expansion: Expansion, e: Equation, gram: bool, readers: Callable[[Any], int]):
         (v,) = e.outputs
         u = squared(expansion.made_by, e)
         if u is None or len(v.type.shape) != 1 or not _keeps_first(e):

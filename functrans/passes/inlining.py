@@ -48,11 +48,7 @@ def resolve(program: Program) -> Program:
     The result is for running: its derivatives are those of the computation, not those of the user's
     rules.
     """
-    return everywhere(_resolved, program, "resolve")
-
-
-def _resolved(program: Program) -> Program:
-    return replacing(program, None, _plainer)
+    return everywhere(lambda p: replacing(p, None, _plainer), program, "resolve")
 
 
 def _plainer(e: Equation, known: dict[Var, Any]) -> Replaced | None:

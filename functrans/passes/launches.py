@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from functrans.caching import memo
@@ -60,7 +61,10 @@ def fewer_launches(program: Program, joins: bool = True) -> Program:
         return program
 
     def on_a_gpu(e: Equation, _: Any) -> Replaced | None:
-        return _in_a_loop(e, joins) if e.primitive in LOOPS else _written_out(e)
+        if e.primitive in LOOPS:
+            return _in_a_loop(e, joins)
+        form = FORMS[e.primitive]
+        return _called(e, form.write) if form.takes(e) else None
 
     rewritten = (*LOOPS, *_FACTORIZATIONS)
     return everywhere(lambda p: replacing(p, rewritten, on_a_gpu), program, (fewer_launches, joins))
@@ -74,19 +78,11 @@ def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
                 yield e, e.params["unroll"]
 
 
-def _written_out(e: Equation) -> Replaced | None:
-    return _called(e, FORMS[e.primitive].write) if FORMS[e.primitive].takes(e) else None
-
-
 def _product(e: Equation, _: Any) -> Replaced | None:
     summed = [n for _, n in summed_axes(e)]
     sizes = [n for v in e.inputs for n in v.type.shape[-2:]]
     small = len(summed) == 1 and 0 < summed[0] <= FEW and max(sizes) <= MATRICES
     return _called(e, sum_of_terms) if small and FORMS[dot_general].takes(e) else None
-
-
-def _with_products(program: Program) -> Program:
-    return replacing(program, (dot_general,), _product)
 
 
 def _called(e: Equation, write: Callable[..., Any]) -> Replaced:
@@ -105,7 +101,8 @@ def _called(e: Equation, write: Callable[..., Any]) -> Replaced:
 
 def _in_a_loop(e: Equation, joins: bool) -> Replaced | None:
     """Write small products out, and let a scan of small steps run several in a turn and join arrays."""
-    inside = {p: everywhere(_with_products, p, "small products") for p in e.programs}
+    products: Any = partial(replacing, primitives=(dot_general,), rule=_product)
+    inside = {p: everywhere(products, p, "small products") for p in e.programs}
     changed = any([p is not made for p, made in inside.items()])
     e = derived(e, params=replaced_programs(e.params, inside)) if changed else e
     found = _in_turns(e, joins) if e.primitive is scan else None

@@ -94,9 +94,6 @@ class Expansion:
         self.size[axis] = n
         return (axis,)
 
-    def fresh_dims(self, shape: Sequence[int]) -> Dims:
-        return tuple([self.fresh(n) for n in shape])
-
     def resolve(self, axes: Axes) -> Axes:
         """Return the axes that these were split into."""
         if not self.split or self.split.keys().isdisjoint(axes):
@@ -141,7 +138,7 @@ class Expansion:
 
     def whole(self, v: Var) -> tuple[Dims, list[Term]]:
         """Return the value's dimensions and its terms."""
-        dims = self.fresh_dims(v.type.shape)
+        dims = tuple(map(self.fresh, v.type.shape))
         terms = self.expand(v, dims)
         dims = tuple(map(self.resolve, dims))
         own = set(self.flat(dims))

@@ -188,7 +188,7 @@ def of_arguments(program: Program, names: Names) -> Signature:
     whole: dict[Var, str] = {}  # of inputs that are parameters themselves
     for parameter, inside in by_parameter.items():
         name = parameter.lstrip("*")
-        if not name.isidentifier() or not all(_is_plain(leaf.keys) for _, leaf in inside):
+        if not name.isidentifier() or not all(_is_plain(key) for _, leaf in inside for key in leaf.keys):
             found = {v: names.new(leaf.name) for v, leaf in inside}
             whole |= found
             parameters += found.values()
@@ -238,12 +238,8 @@ def _spelled(tree: Any) -> ast.expr:
     raise _NotPlain
 
 
-def _is_plain(keys: Sequence[Any]) -> bool:
-    """Return whether keys say in Python how a leaf is read: `['w']`, `[0]`, `.w`."""
-    return all(map(_is_plain_key, keys))
-
-
-def _is_plain_key(key: Any) -> bool:
+def _is_plain(key: Any) -> bool:
+    """Return whether a key says in Python how a leaf is read: `['w']`, `[0]`, `.w`."""
     text = str(key)
     if text.startswith("."):
         return text[1:].isidentifier()
