@@ -82,25 +82,21 @@ class Drift:
             return
         eqn = place.equation
         if kept is None:
-            v, after = eqn.outputs[0], self._errors.get(eqn.inputs[0], 0.0)
-            self._errors[v] = after
-            self._largest[v] = max(after, self._largest.get(v, 0.0))
-            self._reached(place, after)
-            return
-        after, k = 0.0, 0
-        for i, (v, y, x) in enumerate(zip(eqn.outputs, kept, outs, strict=True)):
-            error = _distance(y, _some(x)) if is_inexact(v.type.dtype) else 0.0
+            errors = [self._errors.get(eqn.inputs[0], 0.0)]
+        else:
+            each = zip(eqn.outputs, kept, outs, strict=True)
+            errors = [_distance(y, _some(x)) if is_inexact(v.type.dtype) else 0.0 for v, y, x in each]
+        for v, error in zip(eqn.outputs, errors, strict=True):
             self._errors[v] = error
-            if error >= self._largest.get(v, 0.0):
-                self._largest[v] = error
-            if error > after:
-                after, k = error, i
+            self._largest[v] = max(error, self._largest.get(v, 0.0))
+        after = max(errors, default=0.0)
         self._reached(place, after)
-        if after <= _VISIBLE or eqn.primitive.holds_programs:
+        if kept is None or after <= _VISIBLE or eqn.primitive.holds_programs:
             return
         before = max(self._before(place), float(np.finfo(np.float32).eps) / 2)
         factor = after / before
         if factor > max(_NOTABLE, self._grown[eqn].factor if eqn in self._grown else 0.0):
+            k = errors.index(after)
             texts = [summary(x[k], eqn.outputs[k].type) for x in (kept, outs)]
             self._grown[eqn] = Growth(factor, before, after, Finding.of(place, 0.0, 0.0, *texts))
 

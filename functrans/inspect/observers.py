@@ -127,22 +127,15 @@ def observe(
     keep: bool = False,
     given: Callable[[Any], Any] | None = None,
 ) -> list[Any]:
-    """Run a program, and call hooks for each equation.
+    """Run a program, with one value per input, and return its results.
 
-    Arguments:
-      program: with its constants.
-      args: one value per input.
-      run_one: `(equation, values) -> results` for an equation that holds no program.
-      before: called with each place and its operand values before it runs; for an equation that
-        holds programs, before their equations.
-      after: called with the results too, after it has run.
-      keep: keep the values of all variables in the frames; else free them after their last use.
-      given: function applied to constants, arguments and literals before use.
-
-    Returns:
-      A list of the results.
+    run_one : `(equation, values) -> results` for an equation that holds no program
+    before  : called with each place and its operand values before it runs; for an equation that holds
+              programs, before their equations
+    after   : called with the results too, after it has run
+    keep    : keep the values of all variables in the frames; else free them after their last use
+    given   : function applied to constants, arguments and literals before use
     """
-
     walk = _Walk(run_one, before, after, keep, given)
     known = zip((*program.constants, *program.inputs), (*program.values, *args), strict=True)
     values = [as_numpy(x, v.type) for v, x in known]

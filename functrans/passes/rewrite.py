@@ -214,23 +214,6 @@ class Rewriter:
     results), or None to leave the equation.
     """
 
-    __slots__ = (
-        "_count",
-        "at",
-        "equations",
-        "exact",
-        "fast_math",
-        "how",
-        "joins",
-        "known",
-        "made_by",
-        "notes",
-        "parts",
-        "program",
-        "rules",
-        "seen",
-    )
-
     def __init__(
         self, program: Program, rules: dict[Any, Any], name: str, exact: bool = True, fast_math: bool = False
     ):
