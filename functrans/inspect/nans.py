@@ -19,7 +19,7 @@ from functrans.inspect.closeness import plain
 from functrans.inspect.observers import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
 from functrans.inspect.python_source.naming import is_derived
-from functrans.inspect.staged import check_given, check_values, named_summary, passes_of, staged, summary
+from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
 from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import describe, here, history, location
 from functrans.ir.tracebacks import boundary
@@ -247,14 +247,15 @@ class Search:
 
 
 def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str) -> NanFinding:
-    eqn, names = place.equation, argument_names(place.frame.program)
+    eqn = place.equation
+    names = {v: f"{name}: " for v, name in argument_names(place.frame.program).items()}
     return NanFinding(
         kind,
         *place.told,
         location(eqn.source),
         place.source,
         _forward(eqn),
-        [named_summary(x, v, names) for x, v in zip(values, eqn.inputs, strict=True)],
+        [names.get(v, "") + summary(x, v.type) for x, v in zip(values, eqn.inputs, strict=True)],
         [summary(y, v.type) for y, v in zip(outs, eqn.outputs, strict=True)],
     )
 

@@ -16,7 +16,7 @@ from functrans.api.static_arguments import StaticArguments
 from functrans.caching import memo
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
-from functrans.ir.program import Program, Var
+from functrans.ir.program import Program
 from functrans.ir.source import Source, brief_with_type, here
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
@@ -98,12 +98,6 @@ def passes_of(fun: Any, otherwise: Choice) -> Choice:
     """Return the passes of a jitted function; `otherwise` if it is not jitted."""
     jitted = jit_options(fun)
     return otherwise if jitted is None else jitted.passes
-
-
-def named_summary(x: Any, v: Any, names: dict[Var, str]) -> str:
-    """Return the `summary` of a variable's value, prefixed with its argument name if it has one."""
-    name = names.get(v)
-    return f"{name}: {summary(x, v.type)}" if name else summary(x, v.type)
 
 
 def summary(x: Any, type: ArrayType) -> str:

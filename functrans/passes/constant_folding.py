@@ -46,13 +46,13 @@ def fold(program: Program) -> Program:
 
 
 def _folded(program: Program) -> Program:
-    known = {v: _nothing(v.type) for v in program.inputs if _is_empty(v.type)}
+    known = {v: literal(0, v.type) for v in program.inputs if _is_empty(v.type)}
     notes: list[Rewrite] = []
     equations = []
     for e in renaming(program.equations, known):
         empty = [v for v in e.outputs if _is_empty(v.type)]
         if empty:
-            known.update([(v, _nothing(v.type)) for v in empty])
+            known.update([(v, literal(0, v.type)) for v in empty])
             if len(empty) == len(e.outputs) and not e.primitive.has_effects(e.params):
                 notes.append((e.primitive.name, (e,)))
                 continue
@@ -130,7 +130,7 @@ def _sum(e: Equation) -> Literal | None:
 
 def _product(e: Equation) -> Literal | None:
     """Fold sums of no products."""
-    return None if e.inputs[0].type.size else _nothing(e.outputs[0].type)
+    return None if e.inputs[0].type.size else literal(0, e.outputs[0].type)
 
 
 def _constant(e: Equation) -> Literal | None:
@@ -147,10 +147,6 @@ def _constant(e: Equation) -> Literal | None:
 def _is_empty(t: ArrayType) -> bool:
     """Return whether arrays of this type have no elements, and can be literals: keys cannot."""
     return not t.size and isinstance(t.dtype, np.dtype)
-
-
-def _nothing(t: ArrayType) -> Literal:
-    return literal(0, t)
 
 
 # --- numbers that can be folded -------------------------------------------------------------------

@@ -57,7 +57,6 @@ from functrans.passes.sums_of_products import (
     keeps_numbers,
     plain_dot,
     squared,
-    sums_squares,
 )
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general, flops
@@ -113,7 +112,7 @@ class WholeBatch:
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         joining = self.order.machine.operation * (len(self.plans) - 1)
         self.cost: float = sum([p.cost for p in self.plans]) + joining
-        self.positive: bool = expansion.multiplied_out and sums_squares(expansion.made_by, e)
+        self.positive: bool = expansion.multiplied_out and squared(expansion.made_by, e) is not None
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         x = self.order.emit(self.plans, values, t)

@@ -297,11 +297,6 @@ def squared(made_by: dict[Var, Equation], e: Equation) -> Any:
     return inside.inputs[0] if power or by_itself or inside.primitive is square else None
 
 
-def sums_squares(made_by: dict[Var, Equation], e: Equation) -> bool:
-    """Return whether the equation sums squares, so that its value is not negative."""
-    return squared(made_by, e) is not None
-
-
 def counts_alike(made_by: dict[Var, Equation], v: Any) -> bool:
     """Return whether a value compares the row index with the column index of a matrix."""
     e = made_by.get(v)

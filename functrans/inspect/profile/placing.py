@@ -21,7 +21,7 @@ import jax
 from functrans import errors
 from functrans.inspect.cost import equation_costs
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import Scoped, Source, here, scope_of
+from functrans.ir.source import Scoped, here, scope_of
 from functrans.ir.text import with_nested
 from functrans.passes.rewrite import children_first, derived, with_programs
 from functrans.primitives.base import bytes_of, own_cost
@@ -50,16 +50,12 @@ def numbered(program: Program) -> tuple[Program, list[Equation]]:
     for p in children_first(program):
         made = []
         for e, original in zip(with_programs(p, new).equations, p.equations, strict=True):
-            source = _numbered(e.source, len(equations))
-            made.append(derived(e, source=source))
+            place = e.source or (numbered.__code__, 0)  # without a line there would be no name
+            scope = f"{scope_of(e.source)}functrans_equation_{len(equations)}/"
+            made.append(derived(e, source=Scoped(place, scope)))
             equations.append(original)
         new[p] = p.replace(equations=made)
     return new[program], equations
-
-
-def _numbered(source: Source | None, number: int) -> Source:
-    place = source or (_numbered.__code__, 0)  # without a line there would be no name
-    return Scoped(place, f"{scope_of(source)}functrans_equation_{number}/")
 
 
 class Operation(NamedTuple):
