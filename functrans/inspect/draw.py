@@ -248,7 +248,15 @@ def draw(program: Program, path: str | Path) -> Path:
     else:
         n = sum([len(p.equations) for p in children_first(program)])
         note = f"{n} equations" + (", grouped by source line" if lines else "")
-        text = page(program.name or "program", note, graph, closed)
+        text = filled(
+            asset("draw.html"),
+            TITLE=escape(program.name or "program"),
+            NOTE=escape(note),
+            DATA=embedded({"graph": graph, "closed": closed}),
+            DAGRE=asset("dagre.min.js"),
+            PICTURE=asset("picture.js"),
+            SCRIPT=asset("draw.js"),
+        )
     file.write_text(text, encoding="utf-8")
     return file
 
@@ -256,19 +264,6 @@ def draw(program: Program, path: str | Path) -> Path:
 def svg(graph: Graph, closed: list[int]) -> str:
     """Return the SVG of a graph; the boxes `closed` are collapsed."""
     return _engine().call("picture", graph, closed)
-
-
-def page(title: str, note: str, graph: Graph, closed: list[int]) -> str:
-    """Return an HTML page that draws the graph."""
-    return filled(
-        asset("draw.html"),
-        TITLE=escape(title),
-        NOTE=escape(note),
-        DATA=embedded({"graph": graph, "closed": closed}),
-        DAGRE=asset("dagre.min.js"),
-        PICTURE=asset("picture.js"),
-        SCRIPT=asset("draw.js"),
-    )
 
 
 # Browsers have it, plain V8 does not; dagre copies plain objects with it.

@@ -351,7 +351,14 @@ def explore(
     @boundary
     def explored(*args: Any, **kwargs: Any) -> Path:
         made, lines = stages(shown, args, kwargs, profile)
-        written.write_text(page(function_name(shown), made, lines), encoding="utf-8")
+        text = filled(
+            asset("explore.html"),
+            TITLE=escape(function_name(shown)),
+            STYLE=asset("explore.css"),
+            SCRIPT=asset("explore.js"),
+            DATA=embedded(_data(made, lines)),
+        )
+        written.write_text(text, encoding="utf-8")
         return written
 
     return explored
@@ -365,17 +372,6 @@ def _running(program: Program) -> Callable[..., Any]:
 
     run.__qualname__ = program.name or "program"
     return run
-
-
-def page(title: str, made: Sequence[Stage], lines: Lines) -> str:
-    """Return the HTML of some stages."""
-    return filled(
-        asset("explore.html"),
-        TITLE=escape(title),
-        STYLE=asset("explore.css"),
-        SCRIPT=asset("explore.js"),
-        DATA=embedded(_data(made, lines)),
-    )
 
 
 def _data(made: Sequence[Stage], lines: Lines) -> dict[str, Any]:

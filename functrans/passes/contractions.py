@@ -28,7 +28,6 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -44,7 +43,7 @@ from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
-from functrans.passes.rewrite import everywhere, finished, program_pass
+from functrans.passes.rewrite import everywhere, finished, program_pass, readers_of
 from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,
@@ -140,7 +139,7 @@ class _Search:
         self.program = program
         self.machine: Machine = machine()
         self.made_by: dict[Var, Equation] = {}
-        self.read_by: defaultdict[Var, list[Equation]] = defaultdict(list)
+        self.read_by: dict[Any, list[Equation]] = {}
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
         self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
@@ -154,12 +153,8 @@ class _Search:
         large = [e for e in sources if self.cost(e) > self.machine.worth]
         if not large:
             return self.program
-        made_by, read_by = self.made_by, self.read_by
-        for e in equations:
-            for v in e.outputs:
-                made_by[v] = e
-            for v in e.inputs:
-                read_by[v].append(e)
+        self.made_by.update([(v, e) for e in equations for v in e.outputs])
+        self.read_by = readers_of(self.program)
         for e in equations:
             if e.primitive is mul or e.primitive is div:
                 self.scaled.update(self._scales(*e.inputs))

@@ -4,7 +4,7 @@ contractions that a loop accumulates out of it (`accumulated`, for `contract`).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
 from functrans.ir.types import dtype_class
 from functrans.passes.loop_simplification import Loop
-from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
+from functrans.passes.rewrite import Replaced, everywhere, program_pass, readers_of, replacing, uses
 from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
@@ -80,10 +80,7 @@ def written_sums(program: Program) -> Program:
 def _each(program: Program) -> Program:
     if not any([e.primitive is scan for e in program.equations]):
         return program
-    readers: Readers = defaultdict(list)
-    for e in program.equations:
-        for v in e.inputs:
-            readers[v].append(e)
+    readers = readers_of(program)
     outputs = set(program.outputs)
 
     def with_sums(e: Equation, known: dict[Var, Any]) -> Replaced | None:

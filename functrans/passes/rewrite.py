@@ -10,7 +10,7 @@ equation)`. The types of inputs and outputs, including weak-type flags, do not c
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import wraps
 from itertools import chain
@@ -136,6 +136,15 @@ def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[E
 def uses(program: Program) -> Counter[Any]:
     """Return how often each variable is read."""
     return Counter(chain(program.outputs, *[e.inputs for e in program.equations]))
+
+
+def readers_of(program: Program) -> defaultdict[Any, list[Equation]]:
+    """Return the equations that read each value, in order; one that reads it twice stands there twice."""
+    readers = defaultdict[Any, list[Equation]](list)
+    for e in program.equations:
+        for v in e.inputs:
+            readers[v].append(e)
+    return readers
 
 
 class Replaced(NamedTuple):

@@ -23,7 +23,7 @@ from functrans.inspect.cost import equation_costs
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import Scoped, here, scope_of
 from functrans.ir.text import with_nested
-from functrans.passes.rewrite import children_first, derived, with_programs
+from functrans.passes.rewrite import children_first, derived, readers_of, with_programs
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
@@ -382,10 +382,7 @@ def _outside(program: Program, found: Sequence[Kernel]) -> dict[Equation, float]
     for p in with_nested(program):
         makers = {v: e for e in p.equations for v in e.outputs}
         results = set(p.outputs)
-        readers: dict[Var, list[Equation]] = {}
-        for e in p.equations:
-            for v in e.inputs:
-                readers.setdefault(v, []).append(e)
+        readers = readers_of(p)
         for e in p.equations:
             mine, size = within.get(e), own_cost(e).bytes
             if not mine or not size:

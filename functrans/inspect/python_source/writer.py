@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import ast
 import base64
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -57,6 +56,7 @@ from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.passes.rewrite import readers_of
 from functrans.primitives.base import Primitive
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.random.bits import word_type
@@ -143,10 +143,7 @@ class Function:
         self.text: list[str] = []
         self.depth = 1
         self.env: dict[Var, Operand] = {}
-        self.uses: dict[Any, list[Equation]] = defaultdict(list)
-        for e in program.equations:
-            for v in e.inputs:
-                self.uses[v].append(e)
+        self.uses: dict[Any, list[Equation]] = readers_of(program)
         repeats = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
         self.repeated: set[Var] = {e.outputs[0] for e in repeats}
         self.returned: set[Atom] = {v for v in program.outputs if v.__class__ is Var}
