@@ -48,7 +48,12 @@ def resolve(program: Program) -> Program:
     The result is for running: its derivatives are those of the computation, not those of the user's
     rules.
     """
-    return everywhere(lambda p: replacing(p, None, _plainer), program, "resolve")
+    return everywhere(_resolved, program, "resolve")
+
+
+def _resolved(program: Program) -> Program:
+    holders = {e.primitive for e in program.equations if e.primitive.holds_programs}
+    return replacing(program, {*_MARKS, softmax, *holders}, _plainer, prunes=False)
 
 
 def _plainer(e: Equation, known: dict[Var, Any]) -> Replaced | None:

@@ -158,17 +158,18 @@ class Replaced(NamedTuple):
 
 def replacing(
     program: Program,
-    primitives: Container[Any] | None,
+    primitives: Container[Any],
     rule: Callable[[Equation, dict[Var, Any]], Replaced | None],
+    prunes: bool = True,
 ) -> Program:
-    """Replace equations of these primitives, or of all, by what `rule(equation, known)` returns, which
-    adds to `known` the new values of their results; None: no change. Return the same object if
-    nothing changed."""
+    """Replace equations of these primitives by what `rule(equation, known)` returns, which adds to
+    `known` the new values of their results; None: no change. Return the same object if nothing
+    changed. `prunes`: remove dead equations."""
     equations: list[Equation] = []
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
     for e in renaming(program.equations, known):
-        found = rule(e, known) if primitives is None or e.primitive in primitives else None
+        found = rule(e, known) if e.primitive in primitives else None
         if found is None:
             equations.append(e)
             continue
@@ -176,7 +177,12 @@ def replacing(
         notes.append((found.name or e.primitive.name, (e, *found.merged)))
     if not notes:
         return program
-    return finished(program, equations, renamed_all(program.outputs, known), notes)
+    outputs = renamed_all(program.outputs, known)
+    if prunes:
+        return finished(program, equations, outputs, notes)
+    made = program.replace(equations=equations, outputs=outputs)
+    made.mark(rewrites=notes)
+    return made
 
 
 def finished(
@@ -265,23 +271,34 @@ class Rewriter:
         return made
 
     def _replace(self, e: Equation, found: Any, before: int) -> bool:
-        """Replace the result of an equation by an equal value, or several results by a tuple, if the
-        types agree. `before` is the number of equations before its rule added new ones."""
-        each = list(found) if found.__class__ is tuple else [found]
-        for i, (x, v) in enumerate(zip(each, e.outputs, strict=True)):
-            if x.type is not v.type:
-                if x.__class__ is not Literal or not x.type.same(v.type):
-                    return False  # the weak-type flags differ, and users may depend on it
-                each[i] = Literal(x.value, v.type)
+        """Replace the result of an equation by an equal value, if the types agree. `before` is the
+        number of equations before its rule added new ones."""
+        if found.__class__ is tuple:
+            return self._replace_all(e, found)
+        v = e.outputs[0]
+        if found.type is not v.type:
+            if found.__class__ is not Literal or not found.type.same(v.type):
+                return False  # the weak-type flags differ, and users may depend on it
+            found = Literal(found.value, v.type)
         last = self.equations[-1] if len(self.equations) > before else None
         if last is not None and last.outputs[0] is found and not self.parts:
             last.outputs = e.outputs  # nothing refers to the new variable yet
-            self.made_by[e.outputs[0]] = self.made_by.pop(found)
+            self.made_by[v] = self.made_by.pop(found)
         else:
-            for x, v in zip(each, e.outputs, strict=True):
-                self.known[v] = x
-                if self._count is not None:
-                    self._count[x] += self._count[v]
+            self.known[v] = found
+            if self._count is not None:
+                self._count[found] += self._count[v]
+        self.notes.append((e.primitive.name, (e, *self.seen)))
+        return True
+
+    def _replace_all(self, e: Equation, found: tuple[Any, ...]) -> bool:
+        """`_replace` for an equation with several results."""
+        if any([x.type is not v.type for x, v in zip(found, e.outputs, strict=True)]):
+            return False
+        for v, x in zip(e.outputs, found, strict=True):
+            self.known[v] = x
+            if self._count is not None:
+                self._count[x] += self._count[v]
         self.notes.append((e.primitive.name, (e, *self.seen)))
         return True
 
