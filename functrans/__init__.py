@@ -8,31 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from functrans.loading import lazily as _lazily
-from functrans.runtime import wire as _wire
 
 __version__: str = "0.2.0"
-
-# The modules that implement the hooks of lower layers (runtime.py).
-_wire(
-    {
-        "run_operation": "functrans.backends.eager",
-        "transpose_program": "functrans.transforms.transpose",
-        "batch_program": "functrans.transforms.batch",
-        "run_sharded": "functrans.interop.sharded_programs",
-        "stop_at_first": "functrans.inspect.nans",
-        "show": "functrans.ir.text",
-        "delegated": "functrans.interop.delegated",
-        "stage_by_jax": "functrans.interop.sharded_types",
-        "part_by_jax": "functrans.interop.sharded_types",
-        "draw": "functrans.inspect.draw",
-        "coloured": "functrans.inspect.draw",
-        "operations": "functrans.primitives.catalogue",
-        "tracers": "functrans.interop.bridge functrans.interop.transformations",
-        "rules in JAX": "functrans.interop.jax_rules",
-        "rules in checkify": "functrans.interop.checkify",
-        "rules in key_reuse": "functrans.interop.key_reuse",
-    }
-)
 
 if TYPE_CHECKING:
     from jax import Device as Device

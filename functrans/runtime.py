@@ -1,20 +1,8 @@
 """Hooks: functions of upper layers that lower layers call.
 
 Imports go from upper layers to lower ones only. The few calls in the other direction go through the
-functions of this file, each implemented by a module of an upper layer (`@answers`). The root
-package lists these modules (`functrans/__init__.py`). A module is imported when its hook is first
-called.
-
-    called by                          hook                     implemented in
-    trace.bind                         run_operation            backends/eager.py
-    primitives/custom/calls.py         transpose_program        transforms/transpose.py
-    primitives/reductions              batch_program            transforms/batch.py
-    backends/xla.py, inside shard_map  run_sharded              interop/sharded_programs.py
-    backends/xla.py                    stop_at_first            inspect/nans.py
-    Program                            show, draw, coloured     ir/text.py, inspect/draw
-    loading.py                         delegated                interop/delegated.py
-    where a function is traced         stage_by_jax             interop/sharded_types.py
-    api/shard_map.py                   part_by_jax              interop/sharded_types.py
+functions of this file, each implemented by a module of an upper layer (`@answers`), which is
+imported when its hook is first called.
 
 Other modules implement no hook, but fill tables of lower layers when they are imported, and `load`
 imports them before the tables are read: the operators and methods of tracers before the first
@@ -26,18 +14,32 @@ from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-waiting: dict[str, tuple[str, ...]] = {}  # purpose -> its modules that are not imported yet
-
-
-def wire(rooms: Mapping[str, str]) -> None:
-    """Register the modules (separated by spaces) to import for each purpose."""
-    waiting.update({purpose: tuple(modules.split()) for purpose, modules in rooms.items()})
+# hook, or what is read -> its modules (separated by spaces), until they are imported
+waiting = {
+    "run_operation": "functrans.backends.eager",  # called by trace.bind
+    "transpose_program": "functrans.transforms.transpose",  # by primitives/custom/calls.py
+    "batch_program": "functrans.transforms.batch",  # by primitives/reductions
+    "run_sharded": "functrans.interop.sharded_programs",  # by backends/xla.py, inside shard_map
+    "stop_at_first": "functrans.inspect.nans",  # by backends/xla.py
+    "show": "functrans.ir.text",  # by Program, as are the next two
+    "draw": "functrans.inspect.draw",
+    "coloured": "functrans.inspect.draw",
+    "delegated": "functrans.interop.delegated",  # by loading.py
+    "at_by_jax": "functrans.interop.bridge",  # by `x.at` of numpy/indexing.py
+    "stage_by_jax": "functrans.interop.sharded_types",  # where a function is traced
+    "part_by_jax": "functrans.interop.sharded_types",  # by api/shard_map.py
+    "operations": "functrans.primitives.catalogue",
+    "tracers": "functrans.interop.bridge functrans.interop.transformations",
+    "rules in JAX": "functrans.interop.jax_rules",
+    "rules in checkify": "functrans.interop.checkify",
+    "rules in key_reuse": "functrans.interop.key_reuse",
+}
 
 
 def import_module(name: str) -> ModuleType:
@@ -61,7 +63,7 @@ def import_module(name: str) -> ModuleType:
 
 def load(purpose: str) -> None:
     """Import the modules for a purpose, unless that was done."""
-    for module in waiting.get(purpose, ()):
+    for module in waiting.get(purpose, "").split():
         import_module(module)
     waiting.pop(purpose, None)  # last, so that other threads also wait for the imports
 

@@ -150,7 +150,7 @@ def test_no_circle_of_imports():
 
 
 def test_modules_are_imported_by_their_names_where_packages_load_them_late_only():
-    """And where lower rooms ask upper ones, which the root package names (runtime.py)."""
+    """And where lower rooms ask upper ones, which runtime.py names."""
     broken = [
         f"{relative(path)}:{node.lineno}: {ast.unparse(node)}"
         for path, tree in trees().items()
@@ -163,8 +163,8 @@ def test_modules_are_imported_by_their_names_where_packages_load_them_late_only(
     none(broken)
 
 
-def test_the_root_names_rooms_that_answer():
-    wired = next(n for n in ast.walk(trees()[ROOT / "__init__.py"]) if isinstance(n, ast.Dict))
+def test_hooks_name_rooms_that_answer():
+    wired = next(n for n in ast.walk(trees()[ROOT / "runtime.py"]) if isinstance(n, ast.Dict))
     for purpose, modules in ast.literal_eval(wired).items():
         for module in modules.split():
             assert module in MODULES
