@@ -1,8 +1,8 @@
 """One call of a function with a custom rule: converts between pytrees and flat lists.
 
 Call         the treedefs, types and static arguments of one call
-JvpCall      `function` and `rule` of a custom_jvp call, for primitives/custom/tracing.py
-VjpCall      `function` and `rule` of a custom_vjp call
+JvpCall      `function` and rule of a custom_jvp call, for primitives/custom/tracing.py
+VjpCall      `function` and rule of a custom_vjp call
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from functrans import pytrees as tree
 from functrans.api.arguments import as_array, float0_zeros
 from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.primitives.custom.calls import closed_over
+from functrans.lax.barriers import stop_gradient
+from functrans.primitives.custom.calls import closed_over, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import check_result, function_name, refused
@@ -99,6 +100,9 @@ def where_defined(fun: Any) -> str:
 class Call:
     """One call: its static arguments by position, the leaves of its dynamic ones as a flat list."""
 
+    primitive: Any
+    rule: Any  # JvpRule, VjpRule: of the method `run`
+    run: Callable[..., Any]
     leaves: list[Any]
     in_tree: Any
 
@@ -169,12 +173,17 @@ class Call:
             raise self.mismatch(rule, f"must return a pair {of}, got {brief(out)}")
         return out
 
-    def bind(self, primitive: Any, operands: Sequence[Any], rule: Any) -> Any:
+    def operands(self) -> list[Any]:
+        return self.leaves
+
+    def bind(self) -> Any:
         """Bind the custom-call primitive with the function and its rule."""
-        around = state.trace
+        around, operands = state.trace, self.operands()
         del self.leaves
         try:
-            outs = bind(primitive, operands, {"program": self.function, "rule": rule})
+            outs = bind(
+                self.primitive, operands, {"program": self.function, "rule": self.rule(self.run, self.name)}
+            )
         except errors.LeakedTracer as error:
             if not is_active(error.owner, around, state.below):
                 raise
@@ -186,6 +195,7 @@ class JvpCall(Call):
     """A call of a custom_jvp function. Tracers among its static arguments become operands with zero
     tangents; they come first."""
 
+    primitive, rule = custom_jvp_call, JvpRule
     static_leaves: list[Any]
     static_tree: Any
 
@@ -196,7 +206,7 @@ class JvpCall(Call):
         self.static_leaves, self.static_tree = tree.flatten(super().statics())
         self.traced: list[int] = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
 
-    def operands(self, stop_gradient: Callable[[Any], Any]) -> list[Any]:
+    def operands(self) -> list[Any]:
         return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
 
     def _split(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
@@ -216,10 +226,7 @@ class JvpCall(Call):
             args[i] = x
         return self.results(self.fun(*args), self.fun)
 
-    def rule(self) -> JvpRule:
-        return JvpRule(self._run, self.name)
-
-    def _run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
         given = [self._tangent(x, dx) for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)]
         moving = unflatten(self.in_tree, primals), unflatten(self.in_tree, given)
@@ -259,6 +266,8 @@ class JvpCall(Call):
 class VjpCall(Call):
     """A call of a custom_vjp function."""
 
+    primitive, rule = custom_vjp_call, VjpRule
+
     def __init__(
         self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
     ):
@@ -275,12 +284,7 @@ class VjpCall(Call):
                     "if it has no derivative, bwd returns None for it."
                 )
 
-    def rule(self) -> VjpRule:
-        return VjpRule(self._forward, self.name)
-
-    def _forward(
-        self, primals: Sequence[Any], active: tuple[bool, ...]
-    ) -> tuple[list[Any], list[Any], Pullback]:
+    def run(self, primals: Sequence[Any], active: tuple[bool, ...]) -> tuple[list[Any], list[Any], Pullback]:
         given = primals
         if self.symbolic:
             given = [CustomVJPPrimal(materialize(x), a) for x, a in zip(primals, active, strict=True)]

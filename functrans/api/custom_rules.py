@@ -16,10 +16,8 @@ from functrans.api.custom_calls import JvpCall, VjpCall
 from functrans.backends import xla
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
-from functrans.lax.barriers import stop_gradient
 from functrans.lax.staging import or_by_jax
 from functrans.numpy.ufuncs import add
-from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
 from functrans.pytrees.functions import function_name
 from functrans.trace import state
 from functrans.typing import PyTree
@@ -33,6 +31,7 @@ class CustomFunction(Generic[_P, _R]):
     """A function with a custom rule: the base class of the decorators."""
 
     _kind = ""
+    _how = ""  # the method that defines the rule
 
     def __init__(
         self,
@@ -43,6 +42,7 @@ class CustomFunction(Generic[_P, _R]):
         check_callable(fun, self._kind)
         functools.update_wrapper(self, fun)  # type: ignore[arg-type]
         self.fun: Callable[..., _R] = fun
+        self.rules: tuple[Callable[..., Any] | None, ...] = ()  # the functions that make up its rule
         numbers: set[int] = set()
         numbers.update([nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums)
         names = {nondiff_argnames} if isinstance(nondiff_argnames, str) else {*nondiff_argnames}
@@ -97,14 +97,42 @@ class CustomFunction(Generic[_P, _R]):
             ) from None
         return bound.args
 
-    def undefined(self, how: str) -> Exception:
-        return errors.MissingCustomRule(
-            f"the {self._kind} function {function_name(self.fun)} was called before its rule was "
-            f"defined, {here()}\nDefine it with {how}."
-        )
+    def check_defined(self) -> None:
+        """Raise an error if the rule is not defined."""
+        if not self.rules or None in self.rules:
+            raise errors.MissingCustomRule(
+                f"the {self._kind} function {function_name(self.fun)} was called before its rule was "
+                f"defined, {here()}\nDefine it with {self._how}."
+            )
 
 
-class custom_jvp(CustomFunction[_P, _R]):
+class CustomDerivative(CustomFunction[_P, _R]):
+    """A function with a custom derivative rule."""
+
+    _call: Any  # JvpCall, VjpCall
+    symbolic_zeros: bool = False
+
+    def _by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        """Call JAX's function with the same rule."""
+        made: Any = getattr(jax, self._kind)(self.fun, self.nondiff_argnums)
+        define = made.defjvp if self._kind == "custom_jvp" else made.defvjp
+        define(*self.rules, symbolic_zeros=self.symbolic_zeros)
+        return made(*self.positional(args, kwargs))
+
+    @boundary
+    @or_by_jax(_by_jax, typed=False)
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        self.check_defined()
+        at_once = state.trace is None and xla.is_outermost()
+        if at_once and not kwargs:
+            return self.fun(*args)
+        given = self.positional(args, kwargs)
+        if at_once:
+            return self.fun(*given)
+        return self._call(self.fun, *self.rules, self.symbolic_zeros, given, self.nondiff_argnums).bind()
+
+
+class custom_jvp(CustomDerivative[_P, _R]):
     """Give a function a custom JVP rule.
 
     Arguments:
@@ -137,16 +165,9 @@ class custom_jvp(CustomFunction[_P, _R]):
     """
 
     _kind = "custom_jvp"
-
-    def __init__(
-        self,
-        fun: Callable[_P, _R],
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: str | Iterable[str] = (),
-    ):
-        super().__init__(fun, nondiff_argnums, nondiff_argnames)
-        self.jvp: Callable[..., Any] | None = None
-        self.symbolic_zeros: bool = False
+    _how = "defjvp or defjvps"
+    _call = JvpCall
+    jvp: Callable[..., Any] | None = None
 
     def defjvp(self, jvp: _Rule, symbolic_zeros: bool = False) -> _Rule:
         """Define the JVP rule.
@@ -162,7 +183,7 @@ class custom_jvp(CustomFunction[_P, _R]):
 
         Source: `jax.custom_jvp.defjvp`.
         """
-        self.jvp = jvp
+        (self.jvp,) = self.rules = (jvp,)
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
@@ -202,28 +223,8 @@ class custom_jvp(CustomFunction[_P, _R]):
 
         self.defjvp(jvp)
 
-    def by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Call JAX's function with the same rule."""
-        made: Any = jax.custom_jvp(self.fun, self.nondiff_argnums)
-        made.defjvp(self.jvp, self.symbolic_zeros)
-        return made(*self.positional(args, kwargs))
 
-    @boundary
-    @or_by_jax(by_jax, typed=False)
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if self.jvp is None:
-            raise self.undefined("defjvp or defjvps")
-        at_once = state.trace is None and xla.is_outermost()
-        if at_once and not kwargs:
-            return self.fun(*args)
-        given = self.positional(args, kwargs)
-        if at_once:
-            return self.fun(*given)
-        call = JvpCall(self.fun, self.jvp, self.symbolic_zeros, given, self.nondiff_argnums)
-        return call.bind(custom_jvp_call, call.operands(stop_gradient), call.rule())
-
-
-class custom_vjp(CustomFunction[_P, _R]):
+class custom_vjp(CustomDerivative[_P, _R]):
     """Give a function a custom VJP rule.
 
     Unlike in JAX, forward mode works too: the bwd rule is linear in the cotangent, and `jvp`,
@@ -257,18 +258,10 @@ class custom_vjp(CustomFunction[_P, _R]):
     """
 
     _kind = "custom_vjp"
-
-    def __init__(
-        self,
-        fun: Callable[_P, _R],
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: str | Iterable[str] = (),
-    ):
-        super().__init__(fun, nondiff_argnums, nondiff_argnames)
-        self.fwd: Callable[..., Any] | None = None
-        self.bwd: Callable[..., Any] | None = None
-        self.symbolic_zeros: bool = False
-        self.optimize_remat: bool = False
+    _how = "defvjp"
+    _call = VjpCall
+    fwd: Callable[..., Any] | None = None
+    bwd: Callable[..., Any] | None = None
 
     def defvjp(
         self,
@@ -291,27 +284,5 @@ class custom_vjp(CustomFunction[_P, _R]):
         """
         if symbolic_zeros and optimize_remat:
             raise errors.MissingRule(f"optimize_remat cannot be combined with symbolic_zeros, {here()}")
-        self.fwd = fwd
-        self.bwd = bwd
+        self.fwd, self.bwd = self.rules = fwd, bwd
         self.symbolic_zeros = symbolic_zeros
-        self.optimize_remat = optimize_remat
-
-    def by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Call JAX's function with the same rule."""
-        made: Any = jax.custom_vjp(self.fun, self.nondiff_argnums)
-        made.defvjp(self.fwd, self.bwd, symbolic_zeros=self.symbolic_zeros)
-        return made(*self.positional(args, kwargs))
-
-    @boundary
-    @or_by_jax(by_jax, typed=False)
-    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if self.fwd is None or self.bwd is None:
-            raise self.undefined("defvjp")
-        at_once = state.trace is None and xla.is_outermost()
-        if at_once and not kwargs:
-            return self.fun(*args)
-        given = self.positional(args, kwargs)
-        if at_once:
-            return self.fun(*given)
-        call = VjpCall(self.fun, self.fwd, self.bwd, self.symbolic_zeros, given, self.nondiff_argnums)
-        return call.bind(custom_vjp_call, call.leaves, call.rule())

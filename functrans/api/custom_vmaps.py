@@ -55,10 +55,11 @@ class custom_vmap(CustomFunction[_P, _R]):
     """
 
     _kind = "custom_vmap"
+    _how = "def_vmap"
+    vmap_rule: Callable[..., Any] | None = None
 
     def __init__(self, fun: Callable[_P, _R]):
         super().__init__(fun)
-        self.vmap_rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: _Rule) -> _Rule:
         """Define the batching rule.
@@ -73,13 +74,12 @@ class custom_vmap(CustomFunction[_P, _R]):
 
         Source: `jax.custom_batching.custom_vmap.def_vmap`.
         """
-        self.vmap_rule = vmap_rule
+        (self.vmap_rule,) = self.rules = (vmap_rule,)
         return vmap_rule
 
     @boundary
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        if self.vmap_rule is None:
-            raise self.undefined("def_vmap")
+        self.check_defined()
         given = self.positional(args, kwargs)
         leaves, in_tree = tree.flatten((given, {}))
         flat = FlatFunction(self.fun, in_tree)
@@ -92,7 +92,7 @@ class custom_vmap(CustomFunction[_P, _R]):
         return tree.unflatten(flat.out_tree, outs)
 
 
-def _flat_rule(rule: Callable[..., Any], fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
+def _flat_rule(rule: Any, fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
     def flat(size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
