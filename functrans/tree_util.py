@@ -6,31 +6,15 @@ from jax import tree_util as _jax
 
 from functrans import tree as _tree
 from functrans.loading import hand_on as _hand_on
-from functrans.pytrees import checks as _checks
 from functrans.pytrees.checks import checked as _checked
 
 if _TYPE_CHECKING:
     from jax.tree_util import *
 else:
-    tree_all = _tree.all
-    tree_broadcast = _tree.broadcast
-    tree_flatten = _tree.flatten
-    tree_flatten_with_path = _tree.flatten_with_path
-    tree_leaves = _tree.leaves
-    tree_leaves_with_path = _tree.leaves_with_path
-    tree_map = _tree.map
-    tree_map_with_path = _tree.map_with_path
-    tree_reduce = _tree.reduce
-    tree_reduce_associative = _tree.reduce_associative
-    tree_structure = _tree.structure
-    tree_transpose = _tree.transpose
-    tree_unflatten = _tree.unflatten
-
-    _container = _checks.of_container
-    flatten_one_level = _checked(_jax.flatten_one_level, _container, __name__)
-    flatten_one_level_with_keys = _checked(_jax.flatten_one_level_with_keys, _container, __name__)
-    treedef_children = _checked(_jax.treedef_children, _checks.of_structure, __name__)
-    treedef_is_leaf = _checked(_jax.treedef_is_leaf, _checks.of_structure, __name__)
-    treedef_tuple = _checked(_jax.treedef_tuple, _checks.of_structures, __name__)
+    for _name in _tree._CHECKED.split():
+        globals()[f"tree_{_name}"] = getattr(_tree, _name)
+    _CHECKED = "flatten_one_level flatten_one_level_with_keys treedef_children treedef_is_leaf treedef_tuple"
+    for _name in _CHECKED.split():
+        globals()[_name] = _checked(getattr(_jax, _name), __name__)
 
 _hand_on(__name__)

@@ -34,7 +34,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dis import opmap
-from types import CodeType, FrameType, FunctionType, MethodType, TracebackType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, TextIO
 
 import jax
@@ -50,7 +50,7 @@ from functrans.flags import flags
 from functrans.interop.jit_callers import is_programs
 from functrans.ir.program import Program
 from functrans.ir.source import is_users, line_of, text_of
-from functrans.ir.tracebacks import boundary, hide_frames
+from functrans.ir.tracebacks import boundary, hide_frames, raised_at
 from functrans.passes.explanation import Report, change, measured, reported, short
 from functrans.passes.pipeline import DEFAULT, chosen
 from functrans.pytrees.functions import function_name
@@ -315,9 +315,7 @@ def _is_programs(error: Exception) -> bool:
         if isinstance(seen, FunctransError):
             return False
         seen = seen.__context__
-    last: TracebackType | None = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
+    last = raised_at(error)
     if last is None or not is_own(last.tb_frame.f_code):
         return False
     return last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE

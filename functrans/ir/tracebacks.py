@@ -83,15 +83,21 @@ def _of_users(tb: TracebackType | None) -> TracebackType | None:
     return tb
 
 
+def raised_at(error: BaseException) -> TracebackType | None:
+    """Return the innermost frame of an error's traceback."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last
+
+
 def _tell(error: BaseException) -> None:
     """Add a note that frames are hidden if the error is not ours and was raised in them. Remove
     JAX's own note about its frames."""
     notes = getattr(error, "__notes__", None)
     if notes is not None:
         notes[:] = [n for n in notes if _NOTE_OF_JAX not in n]
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
+    last = raised_at(error)
     if isinstance(error, FunctransError) or last is None or not is_library(last.tb_frame.f_code):
         return
     if notes is None or _NOTE not in notes:

@@ -1,22 +1,23 @@
 """Checks of the arguments of pytree functions, with messages for the user.
 
-In: a function of JAX and a check of its arguments. Out (`checked`): the function with better
-errors. The check runs only after the function has failed. It returns an error of ours if the
-arguments are invalid. Otherwise the original error passes unchanged, as does one raised by a user's
-function.
+In: a function of JAX. Out (`checked`): the function with better errors. Its arguments are checked only
+after it has failed: those that several functions take by their names (`_by_name`), the others by the
+function's entry in `CHECKS`. A check returns an error of ours if they are invalid. Otherwise the
+original error passes unchanged, as does one raised by a user's function.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sized
 from typing import Any, NamedTuple, TypeVar
 
 from functrans import errors
 from functrans.ir.source import brief, brief_with_type, here, is_users
-from functrans.ir.tracebacks import hide_frames
+from functrans.ir.tracebacks import hide_frames, raised_at
 from functrans.ir.types import ArrayType
 from functrans.pytrees import structure as trees
 
@@ -36,13 +37,14 @@ class Failed(NamedTuple):
         return kind(f"{name}{problem}, {here()}\n{fix}")
 
 
-# Checks the arguments of a failed call: returns our error, or None if they are valid.
-Check = Callable[..., Exception | None]
-
-
-def checked(function: _F, check: Check, module: str) -> _F:
+def checked(function: _F, module: str) -> _F:
     """Wrap a function of JAX as one of our module."""
     name = f"{module.rpartition('.')[2]}.{function.__name__}"
+
+    def check(failed: Failed, *args: Any, **kwargs: Any) -> Exception | None:
+        given = inspect.signature(function).bind(*args, **kwargs).arguments
+        own = CHECKS.get(function.__name__)
+        return _by_name(failed, given) or (own and own(failed, **given))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -50,7 +52,7 @@ def checked(function: _F, check: Check, module: str) -> _F:
             try:
                 return function(*args, **kwargs)
             except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-                ours = _looked_at(check, Failed(name, error), args, kwargs)
+                ours = _looked_at(check, Failed(name, error), *args, **kwargs)
                 if ours is None:
                     raise
                 raise ours from None
@@ -63,11 +65,9 @@ def checked(function: _F, check: Check, module: str) -> _F:
 
 
 def _looked_at(
-    check: Check, failed: Failed, args: tuple[Any, ...], kwargs: dict[str, Any]
+    check: Callable[..., Exception | None], failed: Failed, *args: Any, **kwargs: Any
 ) -> Exception | None:
-    last = failed.error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
+    last = raised_at(failed.error)
     raised_by_user = last is not None and is_users(last.tb_frame.f_code)
     if raised_by_user or isinstance(failed.error, errors.FunctransError):
         return None
@@ -79,11 +79,11 @@ def _looked_at(
 def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
     """Return the error to raise when the library itself failed to flatten a user's tree."""
 
-    def check(failed: Failed, *trees: Any) -> Exception | None:
+    def check(failed: Failed) -> Exception | None:
         found = (_unsorted(failed, x, _stop(is_leaf)) for x in trees)
         return next((e for e in found if e is not None), None)
 
-    ours = _looked_at(check, Failed("", error), trees, {})
+    ours = _looked_at(check, Failed("", error))
     if ours is None:
         return error
     ours.__suppress_context__ = True
@@ -91,44 +91,48 @@ def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
 
 
 # --- the checks -----------------------------------------------------------------------------------
-# Each has the signature of the functions it checks.
 
 
-def of_map(
-    failed: Failed, f: Any, tree: Any, *rest: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
+def _by_name(failed: Failed, given: dict[str, Any]) -> Exception | None:
+    """Check functions, structures and trees among the arguments: what JAX gives these names."""
+    is_leaf = given.get("is_leaf")
+    stop = _stop(is_leaf, given.get("is_leaf_takes_path", False))
+    for name, x in given.items():
+        wrong = None
+        if name in ("f", "function", "operation"):
+            wrong = _no_function(failed, x)
+        elif name in ("treedef", "outer_treedef") or (name == "inner_treedef" and x is not None):
+            wrong = _no_structure(failed, x)
+        if wrong is not None:
+            return wrong
+    if is_leaf is not None and not callable(is_leaf):
+        return failed.told(
+            f"is_leaf must be a function, got {brief(is_leaf)}",
+            "It is called on each subtree: is_leaf=lambda x: x is None.",
+            errors.NotAnArray,
+        )
+    stops = {"tree": stop, "prefix_tree": stop, "full_tree": None, "pytree_to_transpose": None}
+    found = (_unsorted(failed, given[name], stops[name]) for name in stops if name in given)
+    return next((wrong for wrong in found if wrong is not None), None)
+
+
+def _of_map(
+    failed: Failed, f: Any, tree: Any, rest: Any = (), is_leaf: Any = None, is_leaf_takes_path: bool = False
 ) -> Exception | None:
-    """Check a function, and trees that must have the first one as prefix."""
-    stop = _stop(is_leaf, is_leaf_takes_path)
-    wrong = _no_function(failed, f, is_leaf) or _unsorted(failed, tree, stop)
+    """Check trees that must have the first one as prefix."""
+    wrong, stop = None, _stop(is_leaf, is_leaf_takes_path)
     for i, other in enumerate(rest, 2):
         wrong = wrong or _no_prefix(failed, ("tree 1", tree), (f"tree {i}", other), stop)
     return wrong
 
 
-def of_broadcast(failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None) -> Exception | None:
+def _of_broadcast(failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None) -> Exception | None:
     """Check two trees; the first must be a prefix of the second."""
-    stop = _stop(is_leaf)
-    return (
-        _no_function(failed, is_leaf=is_leaf)
-        or _unsorted(failed, prefix_tree, stop)
-        or _unsorted(failed, full_tree)
-        or _no_prefix(failed, ("prefix_tree", prefix_tree), ("full_tree", full_tree), stop)
-    )
+    return _no_prefix(failed, ("prefix_tree", prefix_tree), ("full_tree", full_tree), _stop(is_leaf))
 
 
-def of_walk(
-    failed: Failed, tree: Any, is_leaf: Any = None, is_leaf_takes_path: bool = False
-) -> Exception | None:
-    """Check one tree."""
-    stop = _stop(is_leaf, is_leaf_takes_path)
-    return _no_function(failed, is_leaf=is_leaf) or _unsorted(failed, tree, stop)
-
-
-def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | None:
+def _of_all(failed: Failed, tree: Any, is_leaf: Any = None) -> Exception | None:
     """Check a tree whose leaves must be true or false."""
-    wrong = of_walk(failed, tree, is_leaf)
-    if wrong is not None:
-        return wrong
     for path, x in trees.flatten_with_path(tree, is_leaf)[0]:
         if getattr(x, "size", 1) != 1:
             return failed.told(
@@ -139,27 +143,19 @@ def of_all(failed: Failed, tree: Any, *, is_leaf: Any = None) -> Exception | Non
     return None
 
 
-def of_reduce(
-    failed: Failed, function: Any, tree: Any, initializer: Any = None, is_leaf: Any = None
-) -> Exception | None:
-    """Check a function, and a tree that needs leaves or an initial value."""
-    wrong = _no_function(failed, function, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
-    return wrong or _no_leaves(failed, tree, is_leaf, "initializer")
+def _of_fold(first: str, failed: Failed, tree: Any, is_leaf: Any = None, **_: Any) -> Exception | None:
+    """Check a tree that needs leaves, or the option `first`."""
+    found, structure = trees.flatten(tree, is_leaf)
+    if found:
+        return None
+    return failed.told(
+        f"{_spelled(structure)} has no leaves, and no {first} was passed",
+        f"Pass {first}=0, or treat None as a leaf: is_leaf=lambda x: x is None.",
+    )
 
 
-def of_reduce_associative(
-    failed: Failed, operation: Any, tree: Any, *, identity: Any = None, is_leaf: Any = None
-) -> Exception | None:
-    """Check a function, and a tree that needs leaves or an identity."""
-    wrong = _no_function(failed, operation, is_leaf) or _unsorted(failed, tree, _stop(is_leaf))
-    return wrong or _no_leaves(failed, tree, is_leaf, "identity")
-
-
-def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
-    """Check a structure and its number of leaves."""
-    wrong = _no_structure(failed, treedef)
-    if wrong is not None:
-        return wrong
+def _of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
+    """Check the number of leaves."""
     n = treedef.num_leaves
     shown = f"{_spelled(treedef)} has {n} lea{'f' if n == 1 else 'ves'}"
     fix = "Pass one leaf for each *, in the order of tree.leaves."
@@ -176,18 +172,15 @@ def of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
         return None
     without = ""
     if given < n and isinstance(leaves, Sized):
-        without = f"; the first missing one is {_at(_paths(treedef)[given])}"
+        path = trees.flatten_with_path(_skeleton(treedef))[0][given][0]
+        without = f"; the first missing one is {_at(path)}"
     return failed.told(f"{shown}, got {count}{without}", fix)
 
 
-def of_transpose(
+def _of_transpose(
     failed: Failed, outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any
 ) -> Exception | None:
-    """Check two structures, and a tree of the outer one whose leaves are trees of the inner one."""
-    inners = () if inner_treedef is None else (inner_treedef,)
-    wrong = _no_structure(failed, outer_treedef, *inners) or _unsorted(failed, pytree_to_transpose)
-    if wrong is not None:
-        return wrong
+    """Check a tree of the outer structure whose leaves are trees of the inner one."""
     given = "pytree_to_transpose", pytree_to_transpose
     fix = "It must have the structure outer_treedef, with a tree of the structure inner_treedef at each leaf."
     if inner_treedef is None:
@@ -200,25 +193,34 @@ def of_transpose(
     return _no_prefix(failed, both, given, fix=fix) or _no_prefix(failed, given, both, fix=fix)
 
 
-def of_structure(failed: Failed, treedef: Any) -> Exception | None:
-    """Check a structure."""
-    return _no_structure(failed, treedef)
-
-
-def of_structures(failed: Failed, treedefs: Any) -> Exception | None:
-    """Check a list of structures."""
-    return _no_structure(failed, *treedefs)
-
-
-def of_container(failed: Failed, tree: Any) -> Exception | None:
+def _of_container(failed: Failed, tree: Any) -> Exception | None:
     """Check that a tree is a container, whose children are requested."""
-    wrong = _unsorted(failed, tree, lambda path, x: bool(path))
-    if wrong is None and trees.is_leaf(tree):
-        return failed.told(
-            f"{brief_with_type(tree)} is a leaf and has no children",
-            "Containers are lists, tuples, dicts, None and registered classes.",
-        )
-    return wrong
+    if not trees.is_leaf(tree):
+        return None
+    return failed.told(
+        f"{brief_with_type(tree)} is a leaf and has no children",
+        "Containers are lists, tuples, dicts, None and registered classes.",
+    )
+
+
+def _of_structures(failed: Failed, treedefs: Any) -> Exception | None:
+    return next((wrong for wrong in [_no_structure(failed, x) for x in treedefs] if wrong), None)
+
+
+# Function of JAX -> check of the arguments that it alone takes.
+CHECKS: dict[str, Callable[..., Exception | None]] = {
+    "all": _of_all,
+    "broadcast": _of_broadcast,
+    "map": _of_map,
+    "map_with_path": _of_map,
+    "reduce": functools.partial(_of_fold, "initializer"),
+    "reduce_associative": functools.partial(_of_fold, "identity"),
+    "transpose": _of_transpose,
+    "unflatten": _of_unflatten,
+    "flatten_one_level": _of_container,
+    "flatten_one_level_with_keys": _of_container,
+    "treedef_tuple": _of_structures,
+}
 
 
 # --- what may be wrong ----------------------------------------------------------------------------
@@ -226,40 +228,23 @@ def of_container(failed: Failed, tree: Any) -> Exception | None:
 _Stop = Callable[[tuple[Any, ...], Any], bool]
 
 
-def _no_function(failed: Failed, f: Any = len, is_leaf: Any = None) -> Exception | None:
-    if not callable(f):
-        return failed.told(
-            f"the first argument must be a function, got {brief_with_type(f)}",
-            f"Write {failed.name}(f, x): first the function, then the tree.",
-            errors.NotAnArray,
-        )
-    if is_leaf is not None and not callable(is_leaf):
-        return failed.told(
-            f"is_leaf must be a function, got {brief(is_leaf)}",
-            "It is called on each subtree: is_leaf=lambda x: x is None.",
-            errors.NotAnArray,
-        )
-    return None
-
-
-def _no_structure(failed: Failed, *structures: Any) -> Exception | None:
-    for x in structures:
-        if not isinstance(x, trees.Structure):
-            return failed.told(
-                f"expected the structure of a pytree, got {brief_with_type(x)}",
-                "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
-                errors.NotAStructure,
-            )
-    return None
-
-
-def _no_leaves(failed: Failed, x: Any, is_leaf: Any, first: str) -> Exception | None:
-    found, structure = trees.flatten(x, is_leaf)
-    if found:
+def _no_function(failed: Failed, f: Any) -> Exception | None:
+    if callable(f):
         return None
     return failed.told(
-        f"{_spelled(structure)} has no leaves, and no {first} was passed",
-        f"Pass {first}=0, or treat None as a leaf: is_leaf=lambda x: x is None.",
+        f"the first argument must be a function, got {brief_with_type(f)}",
+        f"Write {failed.name}(f, x): first the function, then the tree.",
+        errors.NotAnArray,
+    )
+
+
+def _no_structure(failed: Failed, x: Any) -> Exception | None:
+    if isinstance(x, trees.Structure):
+        return None
+    return failed.told(
+        f"expected the structure of a pytree, got {brief_with_type(x)}",
+        "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
+        errors.NotAStructure,
     )
 
 
@@ -370,7 +355,3 @@ def _stop(is_leaf: Any, takes_path: bool = False) -> _Stop | None:
 def _skeleton(structure: Any) -> Any:
     """Return a tree of a structure."""
     return trees.unflatten(structure, [object()] * structure.num_leaves)
-
-
-def _paths(structure: Any) -> list[tuple[Any, ...]]:
-    return [path for path, _ in trees.flatten_with_path(_skeleton(structure))[0]]

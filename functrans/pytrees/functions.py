@@ -12,6 +12,7 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import brief_with_type, definition, describe, is_users, user_source
+from functrans.ir.tracebacks import raised_at
 from functrans.tracer import CALLS, typeof
 
 _NEEDS_VALUE = {  # JAX's error -> ours
@@ -94,9 +95,7 @@ CALLS[FlatFunction.__call__.__code__] = _named_leaves
 def refused(error: TypeError, fun: Any) -> bool:
     """Return whether the error is that `fun` does not accept the arguments, not one raised inside
     it."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
+    last = raised_at(error)
     outside = last is not None and not is_users(last.tb_frame.f_code)
     return outside and str(error).startswith(f"{function_name(fun)}() ")
 
