@@ -17,7 +17,7 @@ from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.jax_trace import outside
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import FlatFunction, check_result, function_name
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 from functrans.tracer import not_an_array
 
@@ -25,54 +25,13 @@ _NUMBERS = (np.generic, int, float, complex)
 OF_PYTHON = (*_NUMBERS, np.ndarray)  # `if` and NumPy can read these, and so can a mapped function
 
 
-class Function(FlatFunction):
-    """A FlatFunction whose result may be `(out, aux)`. The tracers among the leaves of aux follow
-    the leaves of out; its other leaves may be any objects and are returned unchanged."""
-
-    __slots__ = ("aux", "has_aux", "n_out")
-    out_tree: Any
-
-    def __init__(self, fun: Any, in_tree: Any, has_aux: bool = False):
-        super().__init__(fun, in_tree)
-        self.has_aux: bool = has_aux
-        self.n_out: int = 0
-        self.aux: Any = None
-
-    def __call__(self, *leaves: Any) -> list[Any]:
-        if not self.has_aux:
-            outs = super().__call__(*leaves)
-            self.n_out = len(outs)
-            return outs
-        args, kwargs = tree.unflatten(self.in_tree, leaves)
-        result = self.run(args, kwargs)
-        if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise errors.NotAnArray(
-                f"with has_aux=True, {function_name(self.named)} must return a pair (out, aux), "
-                f"got {_kind_of(result)}, {here()}\n"
-                "Return (loss, aux), or leave out has_aux."
-            )
-        outs, self.out_tree = tree.flatten(result[0])
-        self.aux = result[1]
-        self.n_out = len(outs)
-        for i, y in enumerate(outs):
-            check_result(self.named, y, tuple(result), i)
-        return [*outs, *[x for x in tree.leaves(self.aux) if isinstance(x, Tracer)]]
-
-    def unflatten(self, outs: Sequence[Any]) -> Any:
-        return tree.unflatten(self.out_tree, outs[: self.n_out])
-
-    def results(self, outs: Sequence[Any]) -> tuple[Any, Any]:
-        given, self.aux = self.aux, None
-        traced = iter(outs[self.n_out :])
-        aux = tree.map(lambda x: next(traced) if isinstance(x, Tracer) else x, given)
-        return self.unflatten([materialize(y) for y in outs[: self.n_out]]), aux
-
-
-def _kind_of(result: Any) -> str:
-    try:
-        return str(typeof(result))
-    except errors.NotAnArray:
-        return f"a {type(result).__name__}"
+def results(flat: FlatFunction, outs: Sequence[Any]) -> tuple[Any, Any]:
+    """Return what the user's function returned, and its aux, with these values for the tracers."""
+    n = flat.out_tree.num_leaves
+    given, flat.aux = flat.aux, None
+    traced = iter(outs[n:])
+    aux = tree.map(lambda x: next(traced) if isinstance(x, Tracer) else x, given)
+    return tree.unflatten(flat.out_tree, [materialize(y) for y in outs[:n]]), aux
 
 
 _MET = Cache("types of arguments that were converted", 4096)  # how often
@@ -157,79 +116,66 @@ def check_tuples(name: str, example: str, **given: Any) -> None:
             )
 
 
-def positions(argnums: Any) -> tuple[tuple[int, ...], bool]:
-    """Return `argnums` as a tuple, and whether it was given as a sequence."""
-    if isinstance(argnums, int):
-        return (argnums,), False
-    try:
-        if not np.ndim(argnums):
-            return (operator.index(argnums),), False
-        return tuple([operator.index(i) for i in argnums]), True
-    except TypeError:
-        raise errors.NotAnArray(
-            f"argnums must be an int or a sequence of ints, the positions of the arguments to "
-            f"differentiate, got {brief(argnums)}, {here()}"
-        ) from None
+class Chosen:
+    """The arguments with respect to which the transformation `name` differentiates `fun`."""
 
+    def __init__(self, name: str, fun: Any, argnums: Any):
+        check_callable(fun, name)
+        self.fun = fun
+        self.several = True  # whether argnums is a sequence
+        try:
+            if isinstance(argnums, int) or not np.ndim(argnums):
+                argnums, self.several = (argnums,), False
+            self.numbers = tuple([operator.index(i) for i in argnums])
+        except TypeError:
+            raise errors.NotAnArray(
+                f"argnums must be an int or a sequence of ints, the positions of the arguments to "
+                f"differentiate, got {brief(argnums if self.several else argnums[0])}, {here()}"
+            ) from None
 
-def choose(fun: Any, args: Sequence[Any], numbers: Sequence[int]) -> tuple[Any, ...]:
-    """Return the arguments to differentiate with respect to."""
-    for i in numbers:
-        if not -len(args) <= i < len(args):
-            raise errors.MissingArgument(
-                f"argnums={i} is out of range for {function_name(fun)}, which was called with "
-                f"{counted(len(args), 'positional argument')}, {here()}\n"
-                "Pass differentiated arguments by position."
+    def split(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return `fun` as a function of these arguments only, under its name, and the arguments."""
+        fun, numbers = self.fun, self.numbers
+        for i in numbers:
+            if not -len(args) <= i < len(args):
+                raise errors.MissingArgument(
+                    f"argnums={i} is out of range for {function_name(fun)}, which was called with "
+                    f"{counted(len(args), 'positional argument')}, {here()}\n"
+                    "Pass differentiated arguments by position."
+                )
+        if len(numbers) > 1 and len({i % len(args) for i in numbers}) < len(numbers):
+            raise errors.InvalidArgument(
+                f"argnums={numbers} lists an argument of {function_name(fun)} twice, {here()}\n"
+                "List it once; you can use its gradient twice."
             )
-    if len(numbers) > 1 and len({i % len(args) for i in numbers}) < len(numbers):
-        raise errors.InvalidArgument(
-            f"argnums={tuple(numbers)} lists an argument of {function_name(fun)} twice, {here()}\n"
-            "List it once; you can use its gradient twice."
-        )
-    return tuple([args[i] for i in numbers])
 
+        def inner(*given: Any) -> Any:
+            full = list(args)
+            for i, x in zip(numbers, given, strict=True):
+                full[i] = x
+            return fun(*full, **kwargs)
 
-def of_chosen(
-    fun: Callable[..., Any], numbers: Sequence[int], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Callable[..., Any]:
-    """Return `fun` as a function of the differentiated arguments only, under the name of `fun`."""
+        inner.__qualname__ = function_name(fun)
+        inner.__wrapped__ = fun  # type: ignore[attr-defined]
+        return inner, tuple([args[i] for i in numbers])
 
-    def inner(*given: Any) -> Any:
-        full = list(args)
-        for i, x in zip(numbers, given, strict=True):
-            full[i] = x
-        return fun(*full, **kwargs)
+    def names(self, given: tuple[Any, ...]) -> list[str]:
+        """Return the path names of their leaves."""
+        pairs = zip(self.numbers, given, strict=True)
+        return [name for i, x in pairs for name in tree.path_names(x, f"args[{i}]")]
 
-    inner.__qualname__ = function_name(fun)
-    inner.__wrapped__ = fun  # type: ignore[attr-defined]
-    return inner
-
-
-def names_of(given: tuple[Any, ...], numbers: Sequence[int]) -> list[str]:
-    """Return the path names of the leaves of the differentiated arguments."""
-    pairs = zip(numbers, given, strict=True)
-    return [name for i, x in pairs for name in tree.path_names(x, f"args[{i}]")]
-
-
-def check_inputs(
-    fun: Any,
-    given: tuple[Any, ...],
-    types: Sequence[ArrayType],
-    numbers: Sequence[int],
-    holomorphic: bool,
-    allow_int: bool,
-) -> None:
-    """Raise an error unless every leaf of the chosen arguments has a differentiable dtype; `types`
-    are the types of the leaves."""
-    wanted = ("complex",) if holomorphic else ("float", "complex")
-    if allow_int:
-        wanted = (*wanted, "int", "uint", "bool", "key")
-    if all([dtype_class(t.dtype) in wanted for t in types]):
-        return
-    for number, argument in zip(numbers, given, strict=True):
-        for i, x in enumerate(tree.leaves(argument)):
-            if dtype_class(typeof(x).dtype) in wanted:
-                continue
+    def check(
+        self, given: tuple[Any, ...], types: Sequence[ArrayType], holomorphic: bool, allow_int: bool = False
+    ) -> None:
+        """Raise an error unless every leaf has a differentiable dtype; `types` are those of the
+        leaves."""
+        wanted = ("complex",) if holomorphic else ("float", "complex")
+        if allow_int:
+            wanted = (*wanted, "int", "uint", "bool", "key")
+        wrong = [i for i, t in enumerate(types) if dtype_class(t.dtype) not in wanted]
+        if wrong:
             advice = (
                 "With holomorphic=True, arguments must be complex."
                 if holomorphic
@@ -237,18 +183,19 @@ def check_inputs(
                 "allow_int=True."
             )
             raise errors.NonDifferentiable(
-                f"cannot differentiate {function_name(fun)} with respect to "
-                f"{tree.path_names(argument, f'args[{number}]')[i]} of type {typeof(x)}, {here()}\n"
-                f"{advice}"
+                f"cannot differentiate {function_name(self.fun)} with respect to "
+                f"{self.names(given)[wrong[0]]} of type {types[wrong[0]]}, {here()}\n{advice}"
             )
 
+    def by_argument(self, found: Any) -> Any:
+        """Return one result per argument as the user gets them: without a tuple for a single one."""
+        return found if self.several else found[0]
 
-def check_jacobian(fun: Any, given: tuple[Any, ...], numbers: Sequence[int], holomorphic: bool) -> None:
-    """Check the arguments of `jacfwd`: as `check_inputs`, but complex needs `holomorphic`."""
-    types = [typeof(x) for x in tree.leaves(given)]
-    check_inputs(fun, given, types, numbers, holomorphic, False)
+
+def check_real(fun: Any, types: Sequence[ArrayType]) -> None:
+    """Raise an error if an argument of `jacfwd` without `holomorphic` is complex."""
     for t in types:
-        if dtype_class(t.dtype) == "complex" and not holomorphic:
+        if dtype_class(t.dtype) == "complex":
             raise errors.NonDifferentiable(
                 f"jacfwd of {function_name(fun)}: an argument has the complex type {t}, {here()}\n"
                 "Pass holomorphic=True for complex-differentiable functions."
@@ -304,10 +251,10 @@ def _tangent_advice(want: ArrayType) -> str:
 
 
 def fitting(
-    tangents: tuple[Any, ...], in_tree: Any, leaves: Sequence[Any], name: str, differ: type[Exception]
+    tangents: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType], name: str, differ: type[Exception]
 ) -> list[Any]:
-    """Return the tangents as a flat list, with None for integer primals. `differ` is the error
-    class for a dtype mismatch."""
+    """Return the tangents of primals of these types as a flat list, with None for integers. `differ`
+    is the error class for a dtype mismatch."""
     given, structure = tree.flatten((tangents, {}))
     if structure != in_tree:
         wanted, got = (s.children()[0] for s in (in_tree, structure))
@@ -316,8 +263,8 @@ def fitting(
             f"got {tree.spelled(got)}, {here()}\nWrite jvp(f, (x, y), (dx, dy))."
         )
     found = []
-    for x, t in zip(leaves, given, strict=True):
-        want = typeof(x).tangent()
+    for primal, t in zip(types, given, strict=True):
+        want = primal.tangent()
         if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
             have = ArrayType(t.shape, jax.dtypes.float0)
         else:
@@ -326,7 +273,7 @@ def fitting(
         if not have.same(want):
             kind = differ if have.shape == want.shape else errors.ShapeMismatch
             raise kind(
-                f"{name}: the tangent of a primal {typeof(x)} must be {want}, got {have}, "
+                f"{name}: the tangent of a primal {primal} must be {want}, got {have}, "
                 f"{here()}\n{_tangent_advice(want)}"
             )
         found.append(None if want.dtype == jax.dtypes.float0 else t)

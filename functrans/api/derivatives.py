@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
@@ -12,28 +13,24 @@ from jax.tree_util import Partial, register_pytree_node_class
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import (
-    Function,
+    Chosen,
     as_arrays,
     check_callable,
-    check_inputs,
     check_loss,
     check_tuples,
-    choose,
     cotangents,
     fitting,
     float0_zeros,
     instantiate,
-    names_of,
-    of_chosen,
     only_cotangent,
-    positions,
+    results,
 )
 from functrans.ir.program import Program, hoist_constants, prune
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
-from functrans.pytrees.functions import function_name
+from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import evaluate, literal, stage, state, tracing, typeof
 from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import Linear, backward, check_linear
@@ -97,11 +94,13 @@ def jvp(
     check_tuples("jvp", "jvp(f, (x,), (dx,))", primals=primals, tangents=tangents)
     leaves, in_tree = tree.flatten((tuple(primals), {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
-    moving = fitting(tuple(tangents), in_tree, leaves, "jvp", errors.TypeMismatch)
-    flat = Function(fun, in_tree, has_aux)
+    types = [typeof(x) for x in leaves]
+    moving = fitting(tuple(tangents), in_tree, types, "jvp", errors.TypeMismatch)
+    flat = FlatFunction(fun, in_tree, has_aux=has_aux)
     outs, out_tangents = run_dual(flat, leaves, moving)
-    out, aux = flat.results(outs)
-    dout = flat.unflatten([instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)])
+    out, aux = results(flat, outs)
+    moved = [instantiate(t, typeof(y)) for t, y in zip(out_tangents, outs, strict=False)]
+    dout = tree.unflatten(flat.out_tree, moved[: flat.out_tree.num_leaves])
     return (out, dout, aux) if has_aux else (out, dout)
 
 
@@ -150,26 +149,22 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
-    active = [is_inexact(t.dtype) for t in types]
-    flat = Function(fun, in_tree, has_aux)
-    outs, linear = run_linearize(flat, leaves, types, active)
-    out, aux = flat.results(outs)
+    out, aux, linear, signature = _linearized(fun, in_tree, leaves, types, has_aux)
     program = linear.program()
     run, residuals = hoist_constants(program)
 
     @boundary
     def linearized(residuals: Sequence[Any], *tangents: Any) -> Any:
-        given = fitting(tangents, in_tree, leaves, "the function from linearize", errors.InvalidArgument)
-        moving = [t for t, a in zip(given, active, strict=True) if a]
+        given = fitting(tangents, in_tree, types, "the function from linearize", errors.InvalidArgument)
+        moving = [t for t, a in zip(given, signature.active, strict=True) if a]
         filled = [literal(0, v.type) if t is None else t for t, v in zip(moving, linear.inputs, strict=True)]
-        results = evaluate(run, [*residuals, *filled])
-        typed = zip(results, linear.out_types, strict=True)
-        return flat.unflatten(
-            [
-                instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
-                for t, y in list(typed)[: flat.n_out]
-            ]
-        )
+        found = evaluate(run, [*residuals, *filled])
+        n = signature.out_tree.num_leaves
+        moved = [
+            instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
+            for t, y in zip(found[:n], linear.out_types[:n], strict=True)
+        ]
+        return tree.unflatten(signature.out_tree, moved)
 
     f_jvp: Any = Partial(linearized, residuals)
     f_jvp.program = program
@@ -216,11 +211,7 @@ def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> 
     leaves, in_tree = tree.flatten((primals, {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
     types = [typeof(x) for x in leaves]
-    active = [is_inexact(t.dtype) for t in types]
-    flat = Function(fun, in_tree, has_aux)
-    outs, linear = run_linearize(flat, leaves, types, active)
-    out, aux = flat.results(outs)
-    signature = Signature(types, active, in_tree, flat.out_tree, flat.n_out)
+    out, aux, linear, signature = _linearized(fun, in_tree, leaves, types, has_aux)
     pullback = Pullback(linear.pruned(), signature)  # prune: it may be long-lived
     return (out, pullback, aux) if has_aux else (out, pullback)
 
@@ -291,8 +282,7 @@ def value_and_grad(
       >>> print(value, g)
       9.0 6.0
     """
-    check_callable(fun, "grad")
-    numbers, several = positions(argnums)
+    argument = Chosen("grad", fun, argnums)
 
     def by_jax(*args: Any, **kwargs: Any) -> Any:
         return jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
@@ -301,22 +291,15 @@ def value_and_grad(
     @or_by_jax(by_jax)
     @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
-        chosen = choose(fun, args, numbers)
-        leaves, in_tree = tree.flatten((chosen, {}))
-        leaves = as_arrays(leaves, lambda: names_of(chosen, numbers))
+        inner, given = argument.split(args, kwargs)
+        leaves, in_tree = tree.flatten((given, {}))
+        leaves = as_arrays(leaves, lambda: argument.names(given))
         types = [typeof(x) for x in leaves]
-        check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
-
-        flat = Function(of_chosen(fun, numbers, args, kwargs), in_tree, has_aux)
-        active = [is_inexact(t.dtype) for t in types]
-        outs, linear = run_linearize(flat, leaves, types, active)
-        value, aux = flat.results(outs)
+        argument.check(given, types, holomorphic, allow_int)
+        value, aux, linear, signature = _linearized(inner, in_tree, leaves, types, has_aux)
         check_loss(fun, value, holomorphic)
-        cts = [literal(1, linear.out_types[0]), *[None] * (len(outs) - 1)]
-        found = iter(backward(linear.equations, linear.inputs, linear.outputs, cts))
-        grads = [instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)]
-        grads = tree.unflatten(in_tree, grads)[0]
-        return ((value, aux) if has_aux else value), (grads if several else grads[0])
+        grads = argument.by_argument(signature.cotangents(linear, [literal(1, linear.out_types[0])]))
+        return ((value, aux) if has_aux else value), grads
 
     return both
 
@@ -354,7 +337,7 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
             raise errors.NonDifferentiable(
                 f"linear_transpose takes floating point arguments, not {t}, {here()}"
             )
-    flat = Function(fun, in_tree)
+    flat = FlatFunction(fun, in_tree)
     program, captured = hoist_constants(stage(flat, types, function_name(fun)))
     out_tree = flat.out_tree
 
@@ -379,22 +362,39 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
 
 
 class Signature(NamedTuple):
-    """Types and treedefs of the arguments and results of a pullback."""
+    """Types and treedefs of the arguments and results of a pullback. The results of its linear map
+    may be more: those of aux follow."""
 
     types: Sequence[ArrayType]  # of the primals
     active: Sequence[bool]
     in_tree: Any
     out_tree: Any
-    n_out: int  # number of leaves of the result; those of aux follow
+
+    def cotangents(self, linear: Linear, cts: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the cotangents of the primals, given those of the results."""
+        padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
+        found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
+        pairs = zip(self.types, self.active, strict=True)
+        return tree.unflatten(self.in_tree, [instantiate(next(found) if a else None, t) for t, a in pairs])[0]
 
 
+def _linearized(
+    fun: Any, in_tree: Any, leaves: list[Any], types: list[ArrayType], has_aux: bool
+) -> tuple[Any, Any, Linear, Signature]:
+    """Call a function; return its result and aux, the linear map, and the signature of its pullback."""
+    flat = FlatFunction(fun, in_tree, has_aux=has_aux)
+    active = [is_inexact(t.dtype) for t in types]
+    outs, linear = run_linearize(flat, leaves, types, active)
+    return *results(flat, outs), linear, Signature(types, active, in_tree, flat.out_tree)
+
+
+@dataclass(eq=False)
 class _Skeleton:
     """A pullback without its residuals, compared by identity, like a program."""
 
-    def __init__(self, linear: Linear, names: Sequence[Any], signature: Signature):
-        self.linear = linear
-        self.names = names  # the variables of the residuals in its equations
-        self.signature = signature
+    linear: Linear
+    names: Sequence[Any]  # the variables of the residuals in its equations
+    signature: Signature
 
 
 @register_pytree_node_class
@@ -418,13 +418,9 @@ class Pullback:
 
     @boundary
     def __call__(self, *given: PyTree) -> tuple[PyTree, ...]:
-        types, active, in_tree, out_tree, n_out = self._signature
-        ct, linear = only_cotangent(given), self._linear
-        cts = cotangents(ct, out_tree, linear.out_types[:n_out])
-        padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
-        found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
-        grads = [instantiate(next(found) if a else None, t) for t, a in zip(types, active, strict=True)]
-        return tree.unflatten(in_tree, grads)[0]
+        out_tree, linear = self._signature.out_tree, self._linear
+        cts = cotangents(only_cotangent(given), out_tree, linear.out_types[: out_tree.num_leaves])
+        return self._signature.cotangents(linear, cts)
 
     def tree_flatten(self) -> tuple[Sequence[Any], _Skeleton]:
         if self._apart is None:

@@ -13,16 +13,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import (
-    as_array,
-    check_callable,
-    check_inputs,
-    check_jacobian,
-    check_outputs,
-    choose,
-    of_chosen,
-    positions,
-)
+from functrans.api.arguments import Chosen, as_array, check_outputs, check_real
 from functrans.api.derivatives import Pullback, jvp, vjp
 from functrans.api.jit import jit
 from functrans.api.vmap import vmap
@@ -62,8 +53,7 @@ def jacfwd(
       [[2. 0.]
        [0. 4.]]
     """
-    check_callable(fun, "jacfwd")
-    numbers, several = positions(argnums)
+    argument = Chosen("jacfwd", fun, argnums)
 
     def by_jax(*args: Any, **kwargs: Any) -> Any:
         return jax.jacfwd(fun, argnums, has_aux, holomorphic)(*args, **kwargs)
@@ -72,19 +62,23 @@ def jacfwd(
     @or_by_jax(by_jax)
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = tree.map(as_array, choose(fun, args, numbers))
-        check_jacobian(fun, chosen, numbers, holomorphic)
+        inner, given = argument.split(args, kwargs)
+        chosen = tree.map(as_array, given)
+        types = [typeof(x) for x in tree.leaves(chosen)]
+        argument.check(chosen, types, holomorphic)
+        if not holomorphic:
+            check_real(fun, types)
 
         @wraps(fun)
         def push(tangents: Any) -> Any:
-            return jvp(of_chosen(fun, numbers, args, kwargs), chosen, tangents, has_aux)
+            return jvp(inner, chosen, tangents, has_aux)
 
         columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
 
         def split(y: Any, dy: Any) -> Any:
             if typeof(dy).dtype == float0:  # of integers
                 dy = as_array(np.zeros(dy.shape, typeof(y).dtype))
-            return _split_axis(dy, chosen if several else chosen[0], -1)
+            return _split_axis(dy, argument.by_argument(chosen), -1)
 
         jac = tree.map(split, columns[0], columns[1])
         return (jac, columns[2]) if has_aux else jac
@@ -112,8 +106,7 @@ def jacrev(
       [[2. 0.]
        [0. 4.]]
     """
-    check_callable(fun, "jacrev")
-    numbers, several = positions(argnums)
+    argument = Chosen("jacrev", fun, argnums)
 
     def by_jax(*args: Any, **kwargs: Any) -> Any:
         return jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
@@ -122,18 +115,16 @@ def jacrev(
     @or_by_jax(by_jax)
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        chosen = tree.map(as_array, choose(fun, args, numbers))
-        types = [typeof(x) for x in tree.leaves(chosen)]
-        check_inputs(fun, chosen, types, numbers, holomorphic, allow_int)
-
-        inner = of_chosen(fun, numbers, args, kwargs)
+        inner, given = argument.split(args, kwargs)
+        chosen = tree.map(as_array, given)
+        argument.check(chosen, [typeof(x) for x in tree.leaves(chosen)], holomorphic, allow_int)
         out, pullback, *aux = vjp(inner, *chosen, has_aux=has_aux)
         check_outputs(fun, tree.leaves(out), holomorphic)
-        rows = vmap(pullback)(_basis(out))
-        rows = rows if several else rows[0]
+        rows = argument.by_argument(vmap(pullback)(_basis(out)))
         # rows: for each leaf of the argument, an array with one row per element of the output
         by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
-        jac = tree.transpose(tree.structure(chosen if several else chosen[0]), tree.structure(out), by_input)
+        outer = tree.structure(argument.by_argument(chosen))
+        jac = tree.transpose(outer, tree.structure(out), by_input)
         return (jac, *aux) if has_aux else jac
 
     return jacobian
@@ -225,13 +216,12 @@ def fwd_and_bwd(
       >>> print(out, *bwd(residuals, 1.0))
       5.0 [2. 3.] [1. 1.]
     """
-    check_callable(fun, "fwd_and_bwd")
-    numbers, several = positions(argnums)
+    argument = Chosen("fwd_and_bwd", fun, argnums)
 
     @wraps(fun)
     def fwd(*args: Any, **kwargs: Any) -> Any:
-        chosen = choose(fun, args, numbers)
-        return vjp(of_chosen(fun, numbers, args, kwargs), *chosen, has_aux=has_aux)
+        inner, given = argument.split(args, kwargs)
+        return vjp(inner, *given, has_aux=has_aux)
 
     def bwd(residuals: Any, ct: Any) -> Any:
         if not isinstance(residuals, Pullback):
@@ -239,8 +229,7 @@ def fwd_and_bwd(
                 f"the first argument of bwd must be the residuals that fwd returned, got {brief(residuals)}, "
                 f"{here()}\nWrite out, residuals = fwd(x), then bwd(residuals, ct)."
             )
-        found = residuals(ct)
-        return found if several else found[0]
+        return argument.by_argument(residuals(ct))
 
     # `__wrapped__` tells `explain_cache` which function this belongs to; the signature is bwd's own
     bwd.__signature__ = inspect.signature(bwd)  # type: ignore[attr-defined]

@@ -11,12 +11,13 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import Function, as_array, check_callable, check_tuples, instantiate
+from functrans.api.arguments import as_array, check_callable, check_tuples, instantiate, results
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import div, mul
+from functrans.pytrees.functions import FlatFunction
 from functrans.trace import full, typeof
 from functrans.transforms.jet import Terms, run_jet
 from functrans.typing import PyTree
@@ -74,9 +75,8 @@ def jet(
         _terms(x, given, order, name, factorial_scaled)
         for x, given, name in zip(leaves, lists, names, strict=True)
     ]
-    flat = Function(fun, in_tree)
+    flat = FlatFunction(fun, in_tree)
     outs, found = run_jet(flat, leaves, terms, order)
-    results, _aux = flat.results(outs)
     made = [
         [
             _scaled(c, k, typeof(y)) if factorial_scaled else instantiate(c, typeof(y))
@@ -84,7 +84,7 @@ def jet(
         ]
         for y, cs in zip(outs, found, strict=True)
     ]
-    return results, flat.unflatten(made)
+    return results(flat, outs)[0], tree.unflatten(flat.out_tree, made)
 
 
 def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:

@@ -11,9 +11,9 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief_with_type, definition, describe, is_users, user_source
+from functrans.ir.source import brief_with_type, definition, describe, here, is_users, user_source
 from functrans.ir.tracebacks import raised_at
-from functrans.tracer import CALLS, typeof
+from functrans.tracer import CALLS, Tracer, typeof
 
 _NEEDS_VALUE = {  # JAX's error -> ours
     jax.errors.TracerBoolConversionError: errors.AbstractBoolError,
@@ -26,22 +26,35 @@ _NEED_VALUES = tuple(_NEEDS_VALUE)
 
 
 class FlatFunction:
-    """A user's function of pytrees as one of flat lists; `out_tree` is set when it is called."""
+    """A user's function of pytrees as one of flat lists; `out_tree` is set when it is called. With
+    `has_aux` its result is `(out, aux)`: the tracers among the leaves of aux follow those of out; its
+    other leaves may be any objects."""
 
-    __slots__ = ("fun", "in_tree", "named", "out_tree")
+    __slots__ = ("aux", "fun", "has_aux", "in_tree", "named", "out_tree")
 
-    def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None):
+    def __init__(self, fun: Callable[..., Any], in_tree: Any, named: Any = None, has_aux: bool = False):
         self.fun: Callable[..., Any] = fun
         self.named: Any | Callable[..., Any] = named or fun  # the function named in messages
         self.in_tree: Any = in_tree
         self.out_tree: Any = None
+        self.has_aux: bool = has_aux
+        self.aux: Any = None
 
     def __call__(self, *leaves: Any) -> list[Any]:
         args, kwargs = tree.unflatten(self.in_tree, leaves)
-        out = self.run(args, kwargs)
+        out = whole = self.run(args, kwargs)
+        if self.has_aux:
+            if not isinstance(whole, (tuple, list)) or len(whole) != 2:
+                raise errors.NotAnArray(
+                    f"with has_aux=True, {function_name(self.named)} must return a pair (out, aux), "
+                    f"got {_kind_of(whole)}, {here()}\nReturn (loss, aux), or leave out has_aux."
+                )
+            out, self.aux = whole = tuple(whole)
         outs, self.out_tree = tree.flatten(out)
         for i, y in enumerate(outs):
-            check_result(self.named, y, out, i)
+            check_result(self.named, y, whole, i)
+        if self.has_aux:
+            outs += [x for x in tree.leaves(self.aux) if isinstance(x, Tracer)]
         return outs
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -52,6 +65,13 @@ class FlatFunction:
             if isinstance(error, errors.FunctransError):
                 raise
             raise needs_value(error) from error
+
+
+def _kind_of(result: Any) -> str:
+    try:
+        return str(typeof(result))
+    except errors.NotAnArray:
+        return f"a {type(result).__name__}"
 
 
 def needs_value(error: Exception, name: str = "", static: str = "static_argnums") -> Exception:
