@@ -5,6 +5,7 @@
     Cache(name, limit)            key -> value, where the key does not suffice to compute the value
     CachePerFunction(name, limit) a Cache per user function, freed with the function
     memo(program, derive, *key)   results derived from a program, stored on the program
+    @memoized                     a function of a program whose results are stored so
     exactly(value)                a key of a static value: 1, True and 1.0 differ
 
 Full caches evict the least recently used entries and log it at level DEBUG to the logger
@@ -20,7 +21,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -285,14 +286,19 @@ def memo(
     return None if found is _NONE else found  # type: ignore[return-value]
 
 
-def memoized(function: F) -> F:
-    """Decorate a function of a program and of hashable values: see `memo`."""
+def memoized(derive: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
+    """Store the results of a function of a program, called by position, as `memo` does."""
+    defaults: tuple[Any, ...] = derive.__defaults__ or ()
+    all_given = derive.__code__.co_argcount - 1
 
-    @functools.wraps(function)
-    def call(program: Any, *key: Any) -> Any:
-        return memo(program, function, *key)
+    @functools.wraps(derive)
+    def found(program: D, *key: Any) -> R:
+        missing = all_given - len(key)
+        if missing:
+            key += defaults[-missing:]
+        return memo(program, derive, *key)
 
-    return call  # type: ignore[return-value]
+    return found  # type: ignore[return-value]
 
 
 def memo_as(program: Derivable, name: tuple[Any, *tuple[Hashable, ...]], make: Callable[[], R]) -> R:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.caching import Cache, memo
+from functrans.caching import Cache, memo, memoized
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import Params, Values, sum_of
@@ -161,17 +161,12 @@ def run_jet(
     return [y for y, _ in found], [c for _, c in found]
 
 
+@memoized
 def jet_program(
     program: Program, order: int, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...] = ()
 ) -> tuple[Program, tuple[Pattern, ...]]:
     """Return the program `primals, terms of the patterns -> outs, their terms`, and the patterns of
     the outs. Terms in `needed` are returned even if they are zero."""
-    return memo(program, _expanded, order, patterns, needed)
-
-
-def _expanded(
-    program: Program, order: int, patterns: tuple[Pattern, ...], needed: tuple[Pattern, ...]
-) -> tuple[Program, tuple[Pattern, ...]]:
     n = len(program.inputs)
     out_patterns: tuple[Pattern, ...] = ()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from functrans.caching import Cache, memo
+from functrans.caching import Cache, memo, memoized
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
@@ -255,17 +255,12 @@ def run_linearize(
 # --- Program -> Program ---------------------------------------------------------------------------
 
 
+@memoized
 def jvp_program(
     program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
 ) -> tuple[Program, tuple[bool, ...]]:
     """Return `primals, tangents of active -> outs, tangents of active outs`, and which outs are
     active. Outs in `needed` get a tangent even if it is zero."""
-    return memo(program, _jvp_program, active, needed)
-
-
-def _jvp_program(
-    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
-) -> tuple[Program, tuple[bool, ...]]:
     n = len(program.inputs)
     out_active: tuple[bool, ...] = ()
 
@@ -274,7 +269,9 @@ def _jvp_program(
         names = iter(args[n:])
         tangents = [next(names) if a else None for a in active]
         outs, found = run_dual(lambda *xs: evaluate(program, xs), args[:n], tangents)
-        _instantiate(found, program.out_types, needed)
+        for i, wanted in enumerate(needed):
+            if wanted and found[i] is None:
+                found[i] = literal(0, program.out_types[i])
         out_active = tuple([t is not None for t in found])
         return [*outs, *[t for t in found if t is not None]]
 
@@ -283,23 +280,11 @@ def _jvp_program(
     return keep_names(made, program), out_active
 
 
-def _instantiate(tangents: list[Any], types: Sequence[Any], needed: Sequence[bool]) -> None:
-    for i, wanted in enumerate(needed):
-        if wanted and tangents[i] is None:
-            tangents[i] = literal(0, types[i])
-
-
-def linearized(
-    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
-) -> tuple[Program, Program, tuple[bool, ...]]:
-    """Return `primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; and
-    which outs are active. Outs in `needed` get a tangent even if it is zero."""
-    return memo(program, _linearized, active, needed)
-
-
 def _linearized(
     program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
 ) -> tuple[Program, Program, tuple[bool, ...]]:
+    """Return `primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; and
+    which outs are active. Outs in `needed` get a tangent even if it is zero."""
     linear_part: Program | None = None
     out_active: tuple[bool, ...] = ()
 
@@ -337,13 +322,10 @@ class Split(NamedTuple):
     residuals: tuple[tuple[str, int], ...]
 
 
+@memoized
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
     """Linearize a program; see `Split`."""
-    return memo(program, _split, active, needed)
-
-
-def _split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) -> Split:
-    forward, linear, out_active = linearized(program, active, needed)
+    forward, linear, out_active = _linearized(program, active, needed)
     n = len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
     extra, places = placed(residuals, forward.inputs, outs)
