@@ -19,6 +19,7 @@ from functrans.api.arguments import as_array
 from functrans.ir.source import brief, brief_with_type, here, line_of, user_source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
+from functrans.lax.staging import check_function
 from functrans.primitives.calls import callback as calls
 from functrans.primitives.calls.callback import FlatCall
 from functrans.pytrees.functions import function_name
@@ -67,7 +68,7 @@ def debug_callback(
     """
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        _check_callable(callback, "debug.callback")
+        check_function(callback, "debug.callback", "callback")
         name = function_name(callback)
         _debug_callback(callback, name, args, kwargs, ordered, partitioned)
 
@@ -308,7 +309,7 @@ def _is_array_like(x: Any) -> bool:
 
 def _with_results(primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, **options: Any) -> Any:
     """Bind one of the callback primitives that have results."""
-    _check_callable(callback, primitive.name)
+    check_function(callback, primitive.name, "callback")
     leaves, in_tree = tree.flatten((args, kwargs))
     structs, out_tree = tree.flatten(like)
     flat = FlatCall(callback, in_tree, {}, function_name(callback))
@@ -334,13 +335,6 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
             )
         types.append(ArrayType(tuple(s.shape), np.dtype(s.dtype)))
     return tuple(types)
-
-
-def _check_callable(callback: Any, name: str) -> None:
-    if not callable(callback):
-        raise errors.NotAnArray(
-            f"{name} takes a function as its first argument, got {brief_with_type(callback)}, {here()}"
-        )
 
 
 # --- formats --------------------------------------------------------------------------------------

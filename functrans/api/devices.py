@@ -40,28 +40,23 @@ def device_put(
       >>> ft.device_put([1.0, 2.0])
       [Array(1., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True)]
     """
-    _check(x, device)
-    if not any(isinstance(leaf, Tracer) for leaf in tree.leaves(x)):
-        return jax.device_put(x, device, donate=donate, may_alias=may_alias)
-    if not isinstance(device, (type(None), jax.Device, jax.sharding.Sharding)):
-        device = jax.tree.broadcast(device, x)
-        return tree.map(lambda leaf, d: _put(leaf, d, donate, may_alias), x, device)
-    return tree.map(lambda leaf: _put(leaf, device, donate, may_alias), x)
-
-
-def _check(x: Any, device: Any) -> None:
-    """Raise an error for leaves that are not arrays, and for a device given by name."""
-    for leaf in tree.leaves(x):
-        typeof(leaf)
+    leaves = tree.leaves(x)
+    for leaf in leaves:
+        typeof(leaf)  # raises an error unless it is an array
     names = [d for d in tree.leaves(device) if isinstance(d, str)]
     if names:
         raise errors.InvalidArgument(
             f"device_put: a device must be a jax.Device or a Sharding, got {names[0]!r}, {here()}\n"
             f"Write device_put(x, ft.devices({names[0]!r})[0])."
         )
+    if not any(isinstance(leaf, Tracer) for leaf in leaves):
+        return jax.device_put(x, device, donate=donate, may_alias=may_alias)
 
+    def put(leaf: Any, to: Any) -> Any:
+        if isinstance(leaf, Tracer):
+            return leaf
+        return jax.device_put(leaf, to, donate=donate, may_alias=may_alias)
 
-def _put(x: Any, device: Any, donate: Any, may_alias: Any) -> Any:
-    if isinstance(x, Tracer):
-        return x
-    return jax.device_put(x, device, donate=donate, may_alias=may_alias)
+    if isinstance(device, (type(None), jax.Device, jax.sharding.Sharding)):
+        return tree.map(lambda leaf: put(leaf, device), x)
+    return tree.map(put, x, jax.tree.broadcast(device, x))

@@ -40,6 +40,9 @@ class Value(NamedTuple):
     shown: str
     identity: Any
 
+    def __str__(self) -> str:
+        return self.shown
+
 
 class Record(NamedTuple):
     """One trace of a function."""
@@ -53,7 +56,7 @@ class Record(NamedTuple):
     leaves: dict[str, ArrayType | Value]  # by argument name and path
     by_name: frozenset[str]  # the arguments that were passed by keyword
     closure: dict[str, Value]
-    flags: dict[str, Any]
+    flags: dict[str, Value]
 
 
 class History:
@@ -140,7 +143,7 @@ def record(
         leaves,
         frozenset(kwargs),
         _closure(fun),
-        {name: getattr(flags, name) for name in DECISIVE},
+        {name: _value(getattr(flags, name)) for name in DECISIVE},
     )
     before = list(history.records)
     history.records.append(made)
@@ -193,7 +196,8 @@ def _signature(
     leaves: dict[str, ArrayType | Value] = {}
     for name, x in {**given, **kwargs}.items():
         if name in fixed:
-            leaves[name] = _value(x, static=True)
+            static = _value(x, static=True)
+            leaves[name] = static._replace(shown=f"the static value {static.shown}")
             continue
         found, structures[name] = tree.flatten(x)
         leaves.update(zip(tree.path_names(x, name), map(_type, found), strict=True))
@@ -271,11 +275,7 @@ def why(made: Record, before: Record) -> list[str]:
             for name, s in made.structures.items()
             if name in before.structures and before.structures[name] != s and _same_leaves(name, made, before)
         ],
-        *[
-            f"the flag {name}: {x!r}, was {before.flags[name]!r}"
-            for name, x in made.flags.items()
-            if before.flags[name] != x
-        ],
+        *_changed("the flag {}", made.flags, before.flags),
     ]
 
 
@@ -289,12 +289,6 @@ def _places_reasons(made: Record, before: Record) -> list[str]:
 def _function_reasons(made: Record, before: Record) -> list[str]:
     if made.jitted == before.jitted:
         return []
-    changed = [
-        f"{name}, which it closes over: {x.shown}, was {before.closure[name].shown}"
-        + (" (a different object)" if x.shown == before.closure[name].shown else "")
-        for name, x in made.closure.items()
-        if name in before.closure and before.closure[name].identity != x.identity
-    ]
     if made.function == before.function:
         what = "jit was called again on the same function with different options"
     else:
@@ -302,7 +296,18 @@ def _function_reasons(made: Record, before: Record) -> list[str]:
             "a new function object, defined at the same line: create it once, outside the loop or "
             "function that creates it, and pass what changes as arguments"
         )
-    return [what, *changed]
+    return [what, *_changed("{}, which it closes over", made.closure, before.closure)]
+
+
+def _changed(label: str, now: dict[str, Value], before: dict[str, Value]) -> list[str]:
+    """Return a line for each value of the same name that changed."""
+    pairs = [(name, x, before[name]) for name, x in now.items() if name in before]
+    return [f"{label.format(name)}: {_was(x, y)}" for name, x, y in pairs if x.identity != y.identity]
+
+
+def _was(x: ArrayType | Value, before: ArrayType | Value) -> str:
+    other = " (a different object)" if str(x) == str(before) else ""
+    return f"{x}, was {before}{other}"
 
 
 def _passing_reasons(made: Record, before: Record) -> list[str]:
@@ -321,19 +326,14 @@ def _leaf_reasons(made: Record, before: Record) -> list[str]:
         was = before.leaves.get(name)
         if was is None:
             absent = "not there" if "[" in name or "." in name else "not given"
-            found.append(f"{name}: {_shown(x)}, was {absent}")
+            found.append(f"{name}: {x}, was {absent}")
         elif isinstance(x, ArrayType) and isinstance(was, ArrayType):
             if x != was:
-                found.append(f"{name}: {_shown(x)}, was {_shown(was)} ({_aspects(x, was)})")
+                found.append(f"{name}: {x}, was {was} ({_aspects(x, was)})")
         elif not (isinstance(x, Value) and isinstance(was, Value) and x.identity == was.identity):
-            another = " (a different object)" if _shown(x) == _shown(was) else ""
-            found.append(f"{name}: {_shown(x)}, was {_shown(was)}{another}")
+            found.append(f"{name}: {_was(x, was)}")
     gone = [name for name in before.leaves if name not in made.leaves]
-    return found + [f"{name}: gone, was {_shown(before.leaves[name])}" for name in gone]
-
-
-def _shown(x: ArrayType | Value) -> str:
-    return str(x) if isinstance(x, ArrayType) else f"the static value {x.shown}"
+    return found + [f"{name}: gone, was {before.leaves[name]}" for name in gone]
 
 
 def _aspects(x: ArrayType, was: ArrayType) -> str:
