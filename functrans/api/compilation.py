@@ -79,6 +79,7 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
         "cache_size",
         "clear_cache",
         "eval_shape",
+        "jit_options",
         "jitted_function",
         "lower",
         "program",
@@ -89,6 +90,7 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     cache_size: Callable[[], int]
     clear_cache: Callable[[], None]
     eval_shape: Callable[..., PyTree]
+    jit_options: Any  # api.jit.How
     jitted_function: Callable[_P, _R]
     lower: Callable[..., Lowered]
     program: Callable[..., Program]

@@ -202,9 +202,7 @@ def jit(
     call = Jitted(run if direct else checked, fun, with_options)
     call.lower, call.trace, call.eval_shape = map(told, (compiled.lower, compiled.trace, compiled.eval_shape))
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
-    _HOW[call] = How(statics, chain, plain)
-    if plain:
-        all_passes.kernels.compiled_plainly(call)
+    call.jit_options = How(statics, chain, plain)
     return call
 
 
@@ -216,16 +214,9 @@ class How(NamedTuple):
     plain: bool
 
 
-# One per jitted function. Not an attribute: a user's `functools.wraps` would copy it.
-_HOW: weakref.WeakKeyDictionary[Any, How] = weakref.WeakKeyDictionary()
-
-
 def jit_options(fun: Any) -> How | None:
     """Return the options a function was jitted with, or None if it is not jitted."""
-    try:
-        return _HOW.get(fun)
-    except TypeError:  # a callable that is not hashable or not weakly referenceable
-        return None
+    return getattr(fun, "jit_options", None) if isinstance(fun, Jitted) else None
 
 
 _SHARED = CachePerFunction("functions jitted", 32)

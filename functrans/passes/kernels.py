@@ -20,7 +20,6 @@ Runs when a program is lowered for a CPU, after all other passes.
 from __future__ import annotations
 
 import hashlib
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
@@ -67,7 +66,6 @@ _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first oper
 _KEYS = "key<fry>"  # other generators are XLA library calls
 
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
-_PLAINLY: weakref.WeakSet[Any] = weakref.WeakSet()  # functions whose loops never become kernels
 
 
 def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, whole: bool = True) -> Program:
@@ -114,15 +112,7 @@ def is_kept(program: Program) -> bool:
 
 def is_plain(fun: Any) -> bool:
     """Return whether a function was jitted with `cpu="plain"`."""
-    try:
-        return fun in _PLAINLY
-    except TypeError:  # a callable that is not hashable or not weakly referenceable
-        return False
-
-
-def compiled_plainly(fun: Any) -> None:
-    """Mark a function so that none of its loops becomes a kernel."""
-    _PLAINLY.add(fun)
+    return getattr(getattr(fun, "jit_options", None), "plain", False)
 
 
 def _kept(program: Program) -> Program:
