@@ -30,7 +30,6 @@ _turning = threading.RLock()  # reentrant: dropped values may run a user's `__de
 
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 Key = TypeVarTuple("Key")
 
 
@@ -60,13 +59,8 @@ _CACHES: set[weakref.ref[Cache]] = set()
 def cached(
     name: str, limit: int, lasting: bool = False
 ) -> Callable[[Callable[P, R]], functools._lru_cache_wrapper[R]]:
-    """Memoize a function of hashable arguments, keeping at most `limit` results.
-
-    Arguments:
-      name: its name in `report`.
-      limit: the number of results kept.
-      lasting: `clear` does not empty it. For results that are costly, small and never stale.
-    """
+    """Memoize a function of hashable arguments, keeping at most `limit` results. `clear` does not empty
+    a `lasting` one, for results that are costly, small and never stale."""
 
     def decorate(make: Callable[P, R]) -> functools._lru_cache_wrapper[R]:
         @functools.wraps(make)

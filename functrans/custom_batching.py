@@ -4,6 +4,4 @@ from functrans.api.custom_vmaps import custom_vmap as custom_vmap
 from functrans.api.custom_vmaps import sequential_vmap as sequential_vmap
 from functrans.loading import hand_on as _hand_on
 
-__all__ = ["custom_vmap", "sequential_vmap"]
-
 _hand_on(__name__)

@@ -11,15 +11,4 @@ from functrans.api.custom_rules import custom_jvp as custom_jvp
 from functrans.api.custom_rules import custom_vjp as custom_vjp
 from functrans.loading import hand_on as _hand_on
 
-__all__ = [
-    "CustomVJPPrimal",
-    "SymbolicZero",
-    "closure_convert",
-    "custom_gradient",
-    "custom_jvp",
-    "custom_vjp",
-    "custom_vjp_primal_tree_values",
-    "zero_from_primal",
-]
-
 _hand_on(__name__)

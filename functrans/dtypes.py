@@ -1,25 +1,18 @@
 """Dtypes and dtype promotion: the names of `jax.dtypes`."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any
 
 from jax import dtypes as _dtypes
-from jax.dtypes import TypePromotionError as TypePromotionError
-from jax.dtypes import bfloat16 as bfloat16
-from jax.dtypes import canonicalize_dtype as canonicalize_dtype
-from jax.dtypes import extended as extended
-from jax.dtypes import finfo as finfo
-from jax.dtypes import float0 as float0
-from jax.dtypes import iinfo as iinfo
-from jax.dtypes import issubdtype as issubdtype
-from jax.dtypes import itemsize_bits as itemsize_bits
-from jax.dtypes import prng_key as prng_key
-from jax.dtypes import scalar_type_of as scalar_type_of
 
 from functrans.loading import hand_on as _hand_on
 from functrans.numpy.dtypes import untraced as _untraced
 
+if _TYPE_CHECKING:
+    from jax.dtypes import *
 
-def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:  # type: ignore[no-redef]
     """Return the dtype that arrays, scalars and dtypes promote to in JAX.
 
     Arguments:

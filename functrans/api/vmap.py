@@ -262,19 +262,9 @@ def map_examples(
     axis_name: Any = None,
     spmd_axis_name: tuple[Any, ...] = (),
 ) -> tuple[Batching, list[Any], list[int | None]]:
-    """Trace a function of flat lists on one example, then run the batched program.
-
-    Arguments:
-      flat: function of one example of each leaf.
-      leaves: arrays; those that are not mapped may be numbers, too.
-      dims: the batch axis of each leaf, nonnegative, or None.
-      size: size of the batch axis.
-      axis_name: name of the batch axis.
-      spmd_axis_name: the mesh axes over which it is sharded.
-
-    Returns:
-      The batching, the results, and the batch axis of each result (None: not batched).
-    """
+    """Trace a function of flat lists on one example, then run the batched program. Returns the
+    batching, the results, and the batch axis of each (None: not batched). Axes are nonnegative; leaves
+    that are not mapped may be numbers."""
     trace = Recording(state.trace, axis_name=axis_name)
     inputs = [
         trace.new_input(typeof(x).without_axis(d)) if d is not None else None

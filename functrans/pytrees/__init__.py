@@ -9,17 +9,8 @@ from typing import Any
 from jax import tree_util as _tree
 
 from functrans.pytrees.checks import explained
-from functrans.pytrees.structure import Structure as Structure
+from functrans.pytrees.structure import *
 from functrans.pytrees.structure import flatten as _flatten
-from functrans.pytrees.structure import flatten_with_path as flatten_with_path
-from functrans.pytrees.structure import is_leaf as is_leaf
-from functrans.pytrees.structure import opened as opened
-from functrans.pytrees.structure import path_names as path_names
-from functrans.pytrees.structure import path_text as path_text
-from functrans.pytrees.structure import spelled as spelled
-from functrans.pytrees.structure import transpose as transpose
-from functrans.pytrees.structure import unflatten as unflatten
-from functrans.pytrees.structure import where_differing as where_differing
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:

@@ -7,6 +7,11 @@ from typing import Any
 
 from jax import tree_util as _tree
 
+__all__ = [
+    "Structure", "flatten_with_path", "is_leaf", "opened", "path_names", "path_text", "spelled",
+    "transpose", "unflatten", "where_differing",
+]  # fmt: skip
+
 Structure = _tree.PyTreeDef
 unflatten = _tree.tree_unflatten
 transpose = _tree.tree_transpose
