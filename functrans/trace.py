@@ -40,7 +40,6 @@ from functrans.tracer import check_alive as check_alive
 from functrans.tracer import concrete_value as concrete_value
 from functrans.tracer import is_jax_tracer as is_jax_tracer
 from functrans.tracer import leaked as leaked
-from functrans.tracer import register_type as register_type
 from functrans.tracer import typeof as typeof
 
 

@@ -41,6 +41,12 @@ class Tracer(JaxTracer):
 
     __array_priority__ = 1000
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _TYPE_OF[cls] = _TYPE_OF[Tracer]
+        ARRAYS.add(cls)
+        OURS.add(cls)
+
     def __init__(self, trace: Any, type: ArrayType, ref: Any):
         self.owner: Any = trace
         self.type: ArrayType = type
@@ -243,13 +249,6 @@ _TYPE_OF: dict[type[Any], Callable[[Any], ArrayType]] = {
     float: _type_of_scalar,
     complex: _type_of_scalar,
 }
-
-
-def register_type(kind: type[Any], handler: Callable[[Any], ArrayType]) -> None:
-    """Register how `typeof` gets the type of a subclass of Tracer."""
-    _TYPE_OF[kind] = handler
-    ARRAYS.add(kind)
-    OURS.add(kind)
 
 
 def typeof(x: Any) -> ArrayType:

@@ -49,7 +49,6 @@ from functrans.trace import (
     literal,
     out_types,
     provenance,
-    register_type,
     stage,
     staging_trace,
     state,
@@ -74,9 +73,6 @@ class Jet(Tracer):
 
     def concrete(self) -> Any:
         return self.ref.concrete() if isinstance(self.ref, Tracer) else self.ref
-
-
-register_type(Jet, lambda x: x.type)
 
 
 class JetTrace(Trace):

@@ -32,7 +32,6 @@ from functrans.trace import (
     evaluate,
     literal,
     out_types,
-    register_type,
     stage,
     state,
     tracing,
@@ -54,9 +53,6 @@ class Dual(Tracer):
 
     def concrete(self) -> Any:
         return concrete_value(self.ref)
-
-
-register_type(Dual, lambda x: x.type)
 
 
 class LinearTrace(Trace):
