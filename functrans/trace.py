@@ -139,6 +139,9 @@ class Trace(ABC):
         self.stages: bool = stages
         self.alive: bool = True
 
+    def new_input(self, type: ArrayType) -> Tracer:
+        return Tracer(self, type, Var(type))
+
     @abstractmethod
     def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Return the result of an operation: one value, or a list with `multiple_results`."""
@@ -210,9 +213,6 @@ class Recording(Trace):
         if x.__class__ is Tracer and x.owner is self:
             return x.ref
         return x if x.__class__ is Literal else self.capture(x)
-
-    def new_input(self, type: ArrayType) -> Tracer:
-        return Tracer(self, type, Var(type))
 
     def close(self, inputs: Sequence[Tracer], outputs: Sequence[Any], name: str = "") -> Program:
         """Return the program from `inputs` to `outputs`, without dead equations."""

@@ -73,6 +73,23 @@ def as_arrays(
         raise
 
 
+class Apart:
+    """A partition of values into arrays and others, those for which `held` is true. Calling it with a
+    list of arrays (or one object per array) merges them back; `other` replaces each of the others,
+    by default itself."""
+
+    def __init__(self, values: Sequence[Any], held: Callable[[Any], bool]):
+        self.given: list[tuple[bool, Any]] = [(True, x) if held(x) else (False, None) for x in values]
+
+    def arrays(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values at the positions of arrays."""
+        return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
+
+    def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:
+        rest = iter(arrays)
+        return [other.get("other", x) if held else next(rest) for held, x in self.given]
+
+
 def instantiate(x: Any, like: Any) -> Any:
     """Return a tangent or cotangent as an array of type `like`; None means zero."""
     if x is None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import as_array, float0_zeros
+from functrans.api.arguments import Apart, as_array, float0_zeros
 from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.lax.barriers import stop_gradient
@@ -29,23 +29,6 @@ from functrans.tracer import is_active
 from functrans.typing import Array, ArrayLike
 
 CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
-
-
-class Apart:
-    """A partition of values into arrays and others, those for which `held` is true. Calling it with a
-    list of arrays (or one object per array) merges them back; `other` replaces each of the others,
-    by default itself."""
-
-    def __init__(self, values: Sequence[Any], held: Callable[[Any], bool]):
-        self.given: list[tuple[bool, Any]] = [(True, x) if held(x) else (False, None) for x in values]
-
-    def arrays(self, values: Sequence[Any]) -> list[Any]:
-        """Return the values at the positions of arrays."""
-        return [x for x, (held, _) in zip(values, self.given, strict=True) if not held]
-
-    def __call__(self, arrays: Sequence[Any], **other: Any) -> list[Any]:
-        rest = iter(arrays)
-        return [other.get("other", x) if held else next(rest) for held, x in self.given]
 
 
 def is_untraced(x: Any) -> bool:

@@ -20,7 +20,7 @@ from functrans import errors, runtime
 from functrans import passes as all_passes
 from functrans import pytrees as tree
 from functrans.api import retracing
-from functrans.api.arguments import check_callable
+from functrans.api.arguments import Apart, check_callable
 from functrans.api.compilation import Compiled, Jitted, Shared
 from functrans.api.static_arguments import StaticArguments, explain_arguments
 from functrans.backends import xla
@@ -297,7 +297,7 @@ class _Entry:
         found = nested.kept(key)
         references: list[Any] = []
         if found is None:
-            retracing.record(self.serial, statics.fun, statics, args, kwargs, False)
+            retracing.record(self.serial, statics, args, kwargs, False)
             *found, references = _traced(statics.fun, leaves, in_tree, arrays)
             if not references:
                 nested.keep(key, *found)
@@ -326,12 +326,11 @@ def _traced(fun: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> tup
     for x in leaves:
         if is_high_level(x):
             raise errors.NotAnArray(not_an_array(x, "argument"))
-    dynamic = [_is_array(x) for x in leaves]
+    apart = Apart(leaves, lambda x: not _is_array(x))
     written: list[Any] = []
 
     def of_arrays(*arrays: Any) -> list[Any]:
-        rest = iter(arrays)
-        return flat(*[next(rest) if d else x for x, d in zip(leaves, dynamic, strict=True)])
+        return flat(*apart(arrays))
 
     def with_references(*arrays: Any) -> list[Any]:
         used = state.innermost.references = {}
@@ -403,7 +402,7 @@ class Nested:
         key = self._key(static, in_tree, types)
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
-            retracing.record(self.serial, fun, self.statics, args, kwargs, True)
+            retracing.record(self.serial, self.statics, args, kwargs, True)
             try:
                 program, out_tree = self.statics.traced(static, in_tree, types)
             except errors.OutsideReference:

@@ -175,13 +175,12 @@ class _Parallel:
         self.places = tuple([self.place(d) for d in dims])
 
         def mapped(*leaves: Any) -> Any:
-            fun = statics.fun
             args, kwargs = tree.unflatten(in_tree, leaves)
             full = tuple(joined(static[0], args) if static else args)
             nested = state.trace is not None and state.trace.parent is not None
-            retracing.record(serial, fun, statics, full, kwargs, nested)
-            axes = MappedAxes("pmap", fun, 0, out_axes, axis_name)
-            flat = FlatFunction(statics.bound(static), in_tree, fun)
+            retracing.record(serial, statics, full, kwargs, nested)
+            axes = MappedAxes("pmap", statics.fun, 0, out_axes, axis_name)
+            flat = FlatFunction(statics.bound(static), in_tree, statics.fun)
             parts = [
                 sharding_constraint(as_array(x), sharding=p) for x, p in zip(leaves, self.places, strict=True)
             ]

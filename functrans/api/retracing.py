@@ -124,10 +124,9 @@ def history_of(fun: Any) -> History:
 STAND_INS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def record(
-    serial: int, fun: Any, statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any], nested: bool
-) -> None:
-    """Record that `fun` is traced for these arguments."""
+def record(serial: int, statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any], nested: bool) -> None:
+    """Record that the function with these static arguments is traced for these arguments."""
+    fun = statics.fun
     if fun.__class__ is FunctionType and fun in STAND_INS:
         return
     history = history_of(fun)

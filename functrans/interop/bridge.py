@@ -28,7 +28,8 @@ from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
 
 from functrans import errors, runtime
-from functrans.api.custom_calls import Apart, is_untraced
+from functrans.api.arguments import Apart
+from functrans.api.custom_calls import is_untraced
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
 from functrans.interop.sharded_types import jaxpr_of_map

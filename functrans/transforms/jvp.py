@@ -87,9 +87,6 @@ class LinearTrace(Trace):
         results = [Tracer(self, v.type, v) for v in variables]
         return results if primitive.multiple_results else results[0]
 
-    def new_input(self, type: Any) -> Tracer:
-        return Tracer(self, type, Var(type))
-
 
 class JvpTrace(Trace):
     """The trace of jvp, and of linearize if a LinearTrace is given."""
