@@ -25,17 +25,8 @@ from functrans.caching import Cache, memo, memoized
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import Params, Values, sum_of
-from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.control_flow.loop_layout import (
-    Pattern,
-    Pushed,
-    Terms,
-    filled,
-    nonzero,
-    pattern_of,
-    taken,
-)
+from functrans.primitives.control_flow.loop_layout import Pattern, Pushed, Terms, pattern_of
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import (
@@ -49,13 +40,12 @@ from functrans.trace import (
     literal,
     out_types,
     provenance,
-    stage,
     staging_trace,
     state,
     tracing,
     typeof,
 )
-from functrans.transforms.jvp import jvp_program, run_dual
+from functrans.transforms.jvp import jvp_program, pushed_program, run_dual
 from functrans.transforms.taylor import TABLE, product
 
 
@@ -163,20 +153,11 @@ def jet_program(
 ) -> tuple[Program, tuple[Pattern, ...]]:
     """Return the program `primals, terms of the patterns -> outs, their terms`, and the patterns of
     the outs. Terms in `needed` are returned even if they are zero."""
-    n = len(program.inputs)
-    out_patterns: tuple[Pattern, ...] = ()
 
-    def flat(*args: Any) -> list[Any]:
-        nonlocal out_patterns
-        series = taken(patterns, iter(args[n:]))
-        outs, found = run_jet(lambda *xs: evaluate(program, xs), args[:n], series, order)
-        for i, wanted in enumerate(needed):
-            found[i] = filled(found[i], wanted, program.out_types[i])
-        out_patterns = tuple([pattern_of(c) for c in found])
-        return [*outs, *nonzero(found)]
+    def push(function: Any, primals: Values, series: Sequence[Terms]) -> tuple[list[Any], list[Terms]]:
+        return run_jet(function, primals, series, order)
 
-    types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
-    return closed(stage(flat, [*program.in_types, *types], program.name)), out_patterns
+    return pushed_program(program, push, patterns, needed)
 
 
 # --- the coefficients of one operation ------------------------------------------------------------

@@ -21,7 +21,7 @@ from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Params, Values
 from functrans.primitives.calls.captured import closed
-from functrans.primitives.control_flow.loop_layout import Pattern
+from functrans.primitives.control_flow.loop_layout import Pattern, Terms, filled, nonzero, pattern_of, taken
 from functrans.primitives.dependence import placed
 from functrans.trace import (
     Trace,
@@ -30,7 +30,6 @@ from functrans.trace import (
     concrete_value,
     derive_from,
     evaluate,
-    literal,
     out_types,
     stage,
     state,
@@ -254,23 +253,38 @@ def jvp_program(
 ) -> tuple[Program, tuple[bool, ...]]:
     """Return `primals, tangents of active -> outs, tangents of active outs`, and which outs are
     active. Outs in `needed` get a tangent even if it is zero."""
+
+    def push(function: Any, primals: Values, series: Sequence[Terms]) -> tuple[list[Any], list[Terms]]:
+        outs, tangents = run_dual(function, primals, [dx for (dx,) in series])
+        return outs, [(dy,) for dy in tangents]
+
+    made, patterns = pushed_program(program, push, [(a,) for a in active], [(a,) for a in needed])
+    return made, tuple([a for (a,) in patterns])
+
+
+def pushed_program(
+    program: Program,
+    push: Callable[..., tuple[list[Any], list[Terms]]],
+    patterns: Sequence[Pattern],
+    needed: Sequence[Pattern],
+) -> tuple[Program, tuple[Pattern, ...]]:
+    """Return the program `inputs, their terms -> outs, their terms`, and the patterns of the outs.
+    `push` calls a function on values with their terms. Terms in `needed` are returned even if zero."""
     n = len(program.inputs)
-    out_active: tuple[bool, ...] = ()
+    out_patterns: tuple[Pattern, ...] = ()
 
     def both(*args: Any) -> list[Any]:
-        nonlocal out_active
-        names = iter(args[n:])
-        tangents = [next(names) if a else None for a in active]
-        outs, found = run_dual(lambda *xs: evaluate(program, xs), args[:n], tangents)
+        nonlocal out_patterns
+        series = taken(patterns, iter(args[n:]))
+        outs, found = push(lambda *xs: evaluate(program, xs), args[:n], series)
         for i, wanted in enumerate(needed):
-            if wanted and found[i] is None:
-                found[i] = literal(0, program.out_types[i])
-        out_active = tuple([t is not None for t in found])
-        return [*outs, *[t for t in found if t is not None]]
+            found[i] = filled(found[i], wanted, program.out_types[i])
+        out_patterns = tuple(map(pattern_of, found))
+        return [*outs, *nonzero(found)]
 
-    tangent_types = [t for t, a in zip(program.in_types, active, strict=True) if a]
-    made = closed(stage(both, [*program.in_types, *tangent_types], program.name))
-    return keep_names(made, program), out_active
+    types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
+    made = closed(stage(both, [*program.in_types, *types], program.name))
+    return keep_names(made, program), out_patterns
 
 
 def _linearized(
