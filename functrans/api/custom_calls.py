@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -26,9 +27,6 @@ from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import check_result, function_name, refused
 from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
 from functrans.tracer import is_active
-from functrans.typing import Array, ArrayLike
-
-CustomVJPPrimal = jax.custom_derivatives.CustomVJPPrimal
 
 
 def is_untraced(x: Any) -> bool:
@@ -36,32 +34,10 @@ def is_untraced(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
 
 
-class SymbolicZero(jax.custom_derivatives.SymbolicZero):
-    """A symbolic zero tangent or cotangent, passed to rules with `symbolic_zeros=True`. It has
-    `shape`, `dtype` and `aval`, but is not an array."""
-
-    @staticmethod
-    def from_primal_value(val: ArrayLike) -> SymbolicZero:
-        """Return the symbolic zero tangent of a value."""
-        return _symbolic(typeof(val))
-
-
 def _symbolic(t: ArrayType) -> SymbolicZero:
+    """Return the symbolic zero tangent of a type."""
     t = t.tangent()
     return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
-
-
-def zero_from_primal(val: ArrayLike, symbolic_zeros: bool = False) -> Array | SymbolicZero:
-    """Return the zero tangent of a value, as an array or a SymbolicZero.
-
-    Source: `jax.custom_derivatives.zero_from_primal`.
-
-    Example:
-      >>> import functrans as ft
-      >>> print(ft.custom_derivatives.zero_from_primal(2.0))
-      0.0
-    """
-    return _symbolic(typeof(val)) if symbolic_zeros else zeros(typeof(val))
 
 
 def zeros(t: ArrayType) -> Any:
@@ -232,9 +208,7 @@ class JvpCall(Call):
 
     def _checked(self, y: Any, dy: Any) -> Any:
         wanted = typeof(y).tangent()
-        zero = isinstance(dy, jax.custom_derivatives.SymbolicZero) or (
-            isinstance(dy, np.ndarray) and dy.dtype == jax.dtypes.float0
-        )
+        zero = isinstance(dy, SymbolicZero) or getattr(dy, "dtype", None) == jax.dtypes.float0
         dy = dy if zero else as_array(dy)
         have = ArrayType(dy.shape, dy.dtype) if zero else typeof(dy)
         if not have.same(wanted):
@@ -328,7 +302,7 @@ class VjpCall(Call):
     def _checked(self, ct: Any, t: ArrayType, i: int) -> Any:
         if ct is None or not is_inexact(t.dtype):
             return None
-        symbolic = isinstance(ct, jax.custom_derivatives.SymbolicZero)
+        symbolic = isinstance(ct, SymbolicZero)
         have = ArrayType(ct.shape, ct.dtype) if symbolic else typeof(ct)
         loses = dtype_class(have.dtype) == "complex" and dtype_class(t.dtype) != "complex"
         if have.shape != t.shape or loses or dtype_class(have.dtype) in ("float0", "key"):
