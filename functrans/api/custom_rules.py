@@ -97,13 +97,11 @@ class CustomFunction(Generic[_P, _R]):
             ) from None
         return bound.args
 
-    def check_defined(self) -> None:
-        """Raise an error if the rule is not defined."""
-        if not self.rules or None in self.rules:
-            raise errors.MissingCustomRule(
-                f"the {self._kind} function {function_name(self.fun)} was called before its rule was "
-                f"defined, {here()}\nDefine it with {self._how}."
-            )
+    def undefined(self) -> Exception:
+        return errors.MissingCustomRule(
+            f"the {self._kind} function {function_name(self.fun)} was called before its rule was "
+            f"defined, {here()}\nDefine it with {self._how}."
+        )
 
 
 class CustomDerivative(CustomFunction[_P, _R]):
@@ -122,7 +120,8 @@ class CustomDerivative(CustomFunction[_P, _R]):
     @boundary
     @or_by_jax(_by_jax, typed=False)
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        self.check_defined()
+        if not self.rules or None in self.rules:
+            raise self.undefined()
         at_once = state.trace is None and xla.is_outermost()
         if at_once and not kwargs:
             return self.fun(*args)

@@ -56,10 +56,10 @@ class custom_vmap(CustomFunction[_P, _R]):
 
     _kind = "custom_vmap"
     _how = "def_vmap"
-    vmap_rule: Callable[..., Any] | None = None
 
     def __init__(self, fun: Callable[_P, _R]):
         super().__init__(fun)
+        self.vmap_rule: Callable[..., Any] | None = None
 
     def def_vmap(self, vmap_rule: _Rule) -> _Rule:
         """Define the batching rule.
@@ -74,12 +74,13 @@ class custom_vmap(CustomFunction[_P, _R]):
 
         Source: `jax.custom_batching.custom_vmap.def_vmap`.
         """
-        (self.vmap_rule,) = self.rules = (vmap_rule,)
+        self.vmap_rule = vmap_rule
         return vmap_rule
 
     @boundary
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        self.check_defined()
+        if self.vmap_rule is None:
+            raise self.undefined()
         given = self.positional(args, kwargs)
         leaves, in_tree = tree.flatten((given, {}))
         flat = FlatFunction(self.fun, in_tree)
