@@ -69,8 +69,8 @@ def mjx_cart_pole() -> Row:
     return rollout, (0.1 * normal(200, 1),)
 
 
-def brax(name: str, backend: str) -> Row:
-    """Observations of 50 actions."""
+def brax(name: str, backend: str, steps: int = 50) -> Row:
+    """Observations of some actions."""
     from brax import envs
 
     env = envs.get_environment(name, backend=backend)
@@ -83,7 +83,7 @@ def brax(name: str, backend: str) -> Row:
 
         return jax.lax.scan(step, start, actions)[1]
 
-    return rollout, (0.1 * normal(50, env.action_size),)
+    return rollout, (0.1 * normal(steps, env.action_size),)
 
 
 def pgx(name: str, steps: int) -> Row:
@@ -257,7 +257,8 @@ ROWS: dict[str, Callable[[], Row]] = {
     "brax reacher, generalized": partial(brax, "reacher", "generalized"),
     "brax ant, positional": partial(brax, "ant", "positional"),
     "brax ant, spring": partial(brax, "ant", "spring"),
-    "brax half-cheetah, spring": partial(brax, "halfcheetah", "spring"),
+    # after more steps JAX's own answer depends on the last bit of the actions
+    "brax half-cheetah, spring, 20 steps": partial(brax, "halfcheetah", "spring", 20),
     "pgx 2048 x 8": partial(pgx, "2048", 40),
     "pgx Connect Four x 8": partial(pgx, "connect_four", 40),
     "blackjax HMC": partial(blackjax, "hmc", num_integration_steps=10),
