@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -52,21 +53,25 @@ CART = """<mujoco><option timestep="0.01"><flag contact="disable"/></option><wor
 </body></body></worldbody><actuator><motor joint="slide" gear="10"/></actuator></mujoco>"""
 
 
-def mjx_cart_pole() -> Row:
-    """Positions of a cart-pole in 200 steps."""
+def mjx(model: str, steps: int) -> Row:
+    """Positions in some steps with random controls, from a model's text or a file of mjx' tests."""
     import mujoco
     from mujoco import mjx
 
-    model = mjx.put_model(mujoco.MjModel.from_xml_string(CART))
+    if model.endswith(".xml"):
+        system = mujoco.MjModel.from_xml_path(str(Path(mjx.__file__).parent / "test_data" / model))
+    else:
+        system = mujoco.MjModel.from_xml_string(model)
+    on_device = mjx.put_model(system)
 
-    def rollout(forces: Any) -> Any:
-        def step(data: Any, force: Any) -> Any:
-            data = mjx.step(model, data.replace(ctrl=force))
+    def rollout(controls: Any) -> Any:
+        def step(data: Any, control: Any) -> Any:
+            data = mjx.step(on_device, data.replace(ctrl=control))
             return data, data.qpos
 
-        return jax.lax.scan(step, mjx.make_data(model), forces)[1]
+        return jax.lax.scan(step, mjx.make_data(on_device), controls)[1]
 
-    return rollout, (0.1 * normal(200, 1),)
+    return rollout, (0.1 * normal(steps, system.nu),)
 
 
 def brax(name: str, backend: str, steps: int = 50) -> Row:
@@ -252,9 +257,12 @@ ROWS: dict[str, Callable[[], Row]] = {
     "gymnax Pendulum": partial(gymnax, "Pendulum-v1"),
     "gymnax Acrobot": partial(gymnax, "Acrobot-v1"),
     "gymnax Breakout (MinAtar)": partial(gymnax, "Breakout-MinAtar"),
-    "mjx cart-pole": mjx_cart_pole,
+    "mjx cart-pole": partial(mjx, CART, 200),
+    "mjx humanoid, 20 steps": partial(mjx, "humanoid/humanoid.xml", 20),
+    "mjx pendula with contacts, 20 steps": partial(mjx, "pendula.xml", 20),
     "brax pendulum, positional": partial(brax, "inverted_pendulum", "positional"),
     "brax reacher, generalized": partial(brax, "reacher", "generalized"),
+    "brax ant, generalized, 10 steps": partial(brax, "ant", "generalized", 10),
     "brax ant, positional": partial(brax, "ant", "positional"),
     "brax ant, spring": partial(brax, "ant", "spring"),
     # after more steps JAX's own answer depends on the last bit of the actions

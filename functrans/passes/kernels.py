@@ -30,9 +30,11 @@ import jax
 from functrans.caching import cached, memo, memo_as
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
+from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.passes.fusion_boundaries import computed_before
-from functrans.passes.kernel_expansions import FORMS, RULES, in_steps, summed_axes
+from functrans.passes.kernel_expansions import FORMS, RULES, SUMS, in_steps, products, summed_axes
+from functrans.passes.kernel_factorizations import is_a_loop
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
 from functrans.primitives.base import own_cost
@@ -52,15 +54,16 @@ SMALL = 4096
 
 LOOPS = (scan, while_loop)
 # A program with at least this many elementwise operations is run by another thread, which costs as
-# much as this many dispatches. XLA does not count library calls. In a kernel their expansions count
-# this many times, because XLA recomputes some for each element that needs them.
+# much as this many dispatches. XLA does not count library calls. In a kernel expansions that are
+# written out count this many times, because XLA recomputes some for each element that needs them.
 _SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
 _LONG = 2**19  # more operations take longer than another thread's start, whoever runs them
 _STEPS = 8  # assumed steps of a loop of unknown length
 _TERMS = 32  # sums of fewer products are not made loops of their own
 _MOST = 2048  # steps for each element of a product
 _COLUMNS = 128 * 128  # larger operands are not read column by column
-_MANY = 5000  # operations of a kernel: LLVM optimizes it as a whole, on one core
+_PER_OPERATION = 64  # large products that cost as much as the start of an operation
+_MANY = 6000  # operations of a kernel: LLVM optimizes it as a whole, on one core
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
 _KEYS = "key<fry>"  # other generators are XLA library calls
@@ -226,6 +229,9 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
         return Obstacle(e, "has one iteration")
     if (n := _operations(e)) > _MANY:
         return Obstacle(e, f"holds {n} operations, too many to be compiled at once")
+    large = [x for p in e.programs for x in memo(p, _large_products)]
+    if sum(map(products, large)) > _PER_OPERATION * n:
+        return Obstacle(large[0], f"sums {products(large[0])} products")
     return Obstacle(e, "has too few steps for its factorizations") if _is_slower(e, whole) else None
 
 
@@ -253,6 +259,12 @@ def _operations(e: Equation) -> int:
 
 def _all_operations(program: Program) -> int:
     return sum(map(_operations, program.equations))
+
+
+def _large_products(program: Program) -> list[Equation]:
+    """Return the products in a program and the programs nested in it for which a library is faster."""
+    equations = [e for p in with_nested(program) for e in p.equations]
+    return [e for e in equations if e.primitive is dot_general and products(e) > SUMS]
 
 
 def _obstacle(program: Program) -> Obstacle | None:
@@ -297,7 +309,7 @@ def _limit(e: Equation) -> int:
 def _is_slower(e: Equation, whole: Program) -> bool:
     """Return whether a loop has too few steps to pay for the other thread that would run the whole
     program only because expanded factorizations count as elementwise operations."""
-    more = _ANEW * _factorized(e)
+    more = _factorized(e)
     if not more or not _counted(whole) < _SHORT <= _counted(whole) + more:
         return False
     steps = e.params.get("length", _STEPS)
@@ -365,10 +377,12 @@ def _call(found: RowSum) -> Equation:
 
 
 def _factorized(e: Equation) -> int:
-    """Return the elementwise operations in factorizations and their users."""
+    """Return the elementwise operations in factorizations as XLA counts them: a loop's once."""
     if e.programs:
         return sum([_factorized(inner) for p in e.programs for inner in p.equations])
-    return _cost(e) if _is_in_library(e) else 0
+    if not _is_in_library(e):
+        return 0
+    return _elements(e) if is_a_loop(e) else _ANEW * _cost(e)
 
 
 def _is_in_library(e: Equation) -> bool:

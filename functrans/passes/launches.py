@@ -4,7 +4,7 @@
     scan[program, length] *operands    ->   length/4 turns of four steps each, which write their rows,
                                             and carry many numbers, as few arrays
 
-Factorizations of small matrices (kernel_expansions.py) are fused with what reads them, and so are
+Factorizations of small matrices (kernel_factorizations.py) are fused with what reads them, and so are
 products of small matrices in loops. Of four steps in a turn XLA makes hardly more operations than of
 one: it fuses them, and they read and write four rows at once. It writes each array by an operation
 of its own, so arrays of one type are joined. The operations and their order stay the same.
@@ -25,6 +25,7 @@ from functrans.ir.program import Equation, Program, program_of
 from functrans.ir.text import with_nested
 from functrans.ir.types import dtype_class
 from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
+from functrans.passes.kernel_factorizations import FACTORIZATIONS, is_a_loop
 from functrans.passes.kernels import LOOPS, is_kept
 from functrans.passes.rewrite import Replaced, derived, everywhere, replaced_programs, replacing
 from functrans.primitives.calls.jit import jit
@@ -32,8 +33,6 @@ from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.linalg.factors import lu
-from functrans.primitives.linalg.triangular import cholesky, triangular_solve
 from functrans.primitives.shape.joining import stack
 from functrans.primitives.shape.moving import index_axis
 from functrans.trace import evaluate, stage, typeof
@@ -50,8 +49,6 @@ MATRICES = 16  # rows and columns of the matrices in products that are expanded
 # conditions which of them an element belongs to, and compiles many more for several times as long.
 JOINED, JOINED_ELEMENTS = 16, 4096
 
-_FACTORIZATIONS = (lu, cholesky, triangular_solve)
-
 
 def fewer_launches(program: Program, joins: bool = True) -> Program:
     """Return the program for a GPU, with all programs nested in it; the same object if nothing is
@@ -63,10 +60,10 @@ def fewer_launches(program: Program, joins: bool = True) -> Program:
     def on_a_gpu(e: Equation, _: Any) -> Replaced | None:
         if e.primitive in LOOPS:
             return _in_a_loop(e, joins)
-        form = FORMS[e.primitive]
-        return _called(e, form.write) if form.takes(e) else None
+        write, takes = FACTORIZATIONS[e.primitive]
+        return _called(e, write) if takes(e) and not is_a_loop(e) else None
 
-    rewritten = (*LOOPS, *_FACTORIZATIONS)
+    rewritten = (*LOOPS, *FACTORIZATIONS)
     return everywhere(lambda p: replacing(p, rewritten, on_a_gpu), program, (fewer_launches, joins))
 
 
