@@ -9,8 +9,9 @@ operations in the same order. Outermost loops are considered first. A loop that 
 may contain one.
 
 A kernel cannot call libraries: products are expanded into sums, factorizations of small matrices
-into steps (kernel_expansions.py). What XLA would compute anew for each reader is
-kept (fusion_boundaries.py). So a loop is chosen if each of its operations
+into steps (kernel_expansions.py). Short rows get another axis so that LLVM vectorizes them
+(kernel_axes.py), and what XLA would compute anew for each reader is kept (fusion_boundaries.py). So a
+loop is chosen if each of its operations
 - is supported in a kernel (`Primitive.in_kernel`) or has an expansion;
 - is small: a kernel has one thread, and a library is faster for products of large matrices.
 
@@ -33,6 +34,7 @@ from functrans.ir.source import location
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.passes.fusion_boundaries import computed_before
+from functrans.passes.kernel_axes import with_short_rows_as_loops
 from functrans.passes.kernel_expansions import FORMS, RULES, SUMS, in_steps, products, summed_axes
 from functrans.passes.kernel_factorizations import is_a_loop
 from functrans.passes.rewrite import Rewriter, everywhere, uses
@@ -164,17 +166,19 @@ def _kernel(
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot
     compile it."""
-    alone = everywhere(_in_forms, program, "kernels")
+    alone = everywhere(
+        _finished, with_short_rows_as_loops(everywhere(_in_forms, program, "forms")), "kernels"
+    )
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
 def _in_forms(program: Program) -> Program:
-    """Expand operations into the forms that a kernel needs, and mark the program as final."""
+    """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
     if not any([e.primitive in FORMS for e in program.equations]):
-        return _kept(computed_before(program))
+        return program
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
         form = FORMS.get(e.primitive)
@@ -182,8 +186,11 @@ def _in_forms(program: Program) -> Program:
             return bind(e.primitive, values, e.params)
         return form.write(*values, **e.params)
 
-    made = stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
-    return _kept(computed_before(made))
+    return stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
+
+
+def _finished(program: Program) -> Program:
+    return _kept(computed_before(program))
 
 
 # --- the choice -----------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ def test_joins_keep_zeros_with_their_sign_and_what_is_not_finite(x: Any):
 def test_orders_are_those_of_a_sort(shape: tuple[int, ...], axis: int, keys: int):
     def ordered(*state: Any) -> Any:
         step = functools.partial(lax.sort, dimension=axis, num_keys=keys)
-        return lax.fori_loop(0, 99, lambda i, s: tuple(step(s)), state)
+        return lax.fori_loop(0, 300, lambda i, s: tuple(step(s)), state)
 
     size = int(np.prod(shape))
     x, n = SPECIAL[:size].reshape(shape), (np.arange(size, dtype="int32") * 7 % 3).reshape(shape)
