@@ -64,11 +64,11 @@ def _has_short_rows(t: ArrayType) -> bool:
 def _joined(equations: list[Equation]) -> Iterator[Shape]:
     """Yield the shapes of matrices whose rows are joined or padded, and of what they are made from."""
     for e in equations:
-        last = e.outputs[0].type.ndim - 1
-        if e.primitive is concatenate and e.params["dimension"] == last > 0:
+        last = e.outputs[0].type.ndim - 1 if e.primitive in (concatenate, pad) else 0
+        if last > 0 and (
+            e.params["dimension"] == last if e.primitive is concatenate else any(e.params["config"][last])
+        ):
             yield from [v.type.shape for v in (*e.inputs, *e.outputs)]
-        elif e.primitive is pad and last > 0 and e.params["config"][last] != (0, 0, 0):
-            yield from [e.inputs[0].type.shape, e.outputs[0].type.shape]
 
 
 def _with_axes(program: Program, shapes: frozenset[Shape]) -> Program:
