@@ -244,8 +244,8 @@ def _sorted(*xs: Any, dimension: int, is_stable: bool, num_keys: int) -> list[An
     shape = typeof(xs[0]).shape
     n, square = shape[last], {"dtype": INT32, "shape": (*shape, shape[last])}
     element, other = (iota(**square, dimension=d) for d in (last, last + 1))
-    keys = [[broadcast_to_axis(x, axis, n) for x in xs[:num_keys]] for axis in (last, last + 1)]
-    before = _comes_before(*keys, lt(other, element))
+    others, mine = ([broadcast_to_axis(x, d, n) for x in xs[:num_keys]] for d in (last, last + 1))
+    before = _comes_before(others, mine, lt(other, element))
     ones = convert_element_type(before, dtype=INT32, weak_type=False)
     rank = optimization_barrier(reduce_sum(ones, axes=(last + 1,)))[0]
     is_here = eq(broadcast_to_axis(rank, last + 1, n), other)
@@ -274,12 +274,16 @@ def _are_few_numbers(e: Equation) -> bool:
     return real and e.inputs[0].type.shape[e.params["dimension"]] <= SORTED
 
 
+def _comparisons(e: Equation) -> int:
+    return _whole(e) * e.inputs[0].type.shape[e.params["dimension"]] // 8  # of a vector at once
+
+
 RULES: dict[Any, Any] = {add: _vector_of_pads, concatenate: _vector}  # applied before the expansions
 
 FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _work, _sums_many),
     **{p: Form(write, takes, _whole) for p, (write, takes) in FACTORIZATIONS.items()},
-    sort: Form(_sorted, _are_few_numbers, _whole),
+    sort: Form(_sorted, _are_few_numbers, _comparisons),
     **{p: Form(scattered(p.combine), can_be_written, lambda e: e.inputs[2].type.size) for p in SCATTERS},
 }
