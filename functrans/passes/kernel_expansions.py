@@ -75,7 +75,8 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
         return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
     if len(summed) == 1:
         term, i, j = _terms(lhs, rhs, out, summed[0])
-        if many := _at_once(typeof(x), typeof(y), i, j, _result_size(typeof(x), typeof(y), lhs, rhs, out)):
+        sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
+        if many := _at_once(typeof(x), typeof(y), i, j, prod([sizes[n] for n in out])):
             return _accumulated(term, x, y, i, j, many)
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
     last = tuple(range(len(out), len(out) + len(summed)))
@@ -162,8 +163,8 @@ def _is_plain(e: Equation) -> bool:
 
 def products(e: Equation) -> int:
     """Return the number of products that are computed at once or summed."""
-    size = {n: k for i in (0, 1) for n, k in zip(_axes(e, i), e.inputs[i].type.shape, strict=True)}
-    return prod([size[n] for n in (size if _sums(e) else e.params["out"])])
+    sizes = _sizes(_axes(e, 0), e.inputs[0].type, _axes(e, 1), e.inputs[1].type)
+    return prod([sizes[n] for n in (sizes if _sums(e) else e.params["out"])])
 
 
 def _work(e: Equation) -> int:
@@ -171,9 +172,9 @@ def _work(e: Equation) -> int:
     return max(results, n // 32) if n > SUMS and len(summed_axes(e)) == 1 else n
 
 
-def _result_size(x: ArrayType, y: ArrayType, lhs: Values, rhs: Values, out: Values) -> int:
-    size = dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
-    return prod([size[n] for n in out])
+def _sizes(lhs: Values, x: ArrayType, rhs: Values, y: ArrayType) -> dict[Any, int]:
+    """Return the size of each axis of a product by its name."""
+    return dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
 
 
 def _sums(e: Equation) -> bool:

@@ -1,9 +1,8 @@
 """Factorizations of matrices and triangular solves inside a kernel, where LAPACK cannot be called.
 
 They are ordinary traced code, for stacks of matrices `[*stack, n, n]`. Matrices of up to `FEW` rows
-are split into rows `[*stack, n]` or elements `[*stack]`, and all steps are written out; for larger
-ones a loop over the columns updates the whole matrix. Pivoting and the order of the steps are
-LAPACK's.
+are split into rows `[*stack, n]` or elements `[*stack]`, and all steps are written out; larger ones
+are worked on by a loop over rows or columns. Pivoting and the order of the steps are LAPACK's.
 """
 
 from __future__ import annotations
@@ -42,8 +41,6 @@ from functrans.trace import bind, literal, stage, typeof
 FEW = 6  # rows of a matrix whose steps are written out
 AT_ONCE = 4  # rows that are subtracted in a step of a loop
 MANY, MANY_LU = 40, 16  # rows of a matrix up to which a loop takes hardly longer than LAPACK
-
-Values = Sequence[Any]
 
 
 # --- LU -------------------------------------------------------------------------------------------
@@ -90,8 +87,9 @@ def _lu_in_a_loop(x: Any) -> list[Any]:
     def step(j: Any, x: Any) -> list[Any]:
         column, here = _at(x, -1, j), _at(x, -2, j)
         rows, columns = _counted(column), _counted(here)
+        this_row, this_column = _full(rows, j), _full(columns, j)
         size = _size(column)
-        size = select_n(ge(rows, _full(rows, j)), full_like(size, -1), size)
+        size = select_n(ge(rows, this_row), full_like(size, -1), size)
         at = argmax(size, axes=(last,), index_dtype=INT32)
         there = index_axis(permuted(x, stack([at], -1), -2), last, 0)
         column, here, there, at = optimization_barrier(column, here, there, at)
@@ -101,10 +99,10 @@ def _lu_in_a_loop(x: Any) -> list[Any]:
         factor = select_n(_along(eq(pivot, full_like(pivot, 0)), head), quotient, head)
         factor = optimization_barrier(factor)[0]
         x = select_n(_along(is_there, x), x, _down(here, x))
-        x = select_n(_along(eq(rows, _full(rows, j)), x), x, _down(there, x))
-        below = _along(gt(rows, _full(rows, j)), x)
-        left = and_(below, _down(eq(columns, _full(columns, j)), x))
-        rest = and_(below, _down(gt(columns, _full(columns, j)), x))
+        x = select_n(_along(eq(rows, this_row), x), x, _down(there, x))
+        below = _along(gt(rows, this_row), x)
+        left = and_(below, _down(eq(columns, this_column), x))
+        rest = and_(below, _down(gt(columns, this_column), x))
         reduced = sub(x, mul(_along(factor, x), _down(there, x)))
         return [select_n(left, select_n(rest, x, reduced), _along(factor, x)), at]
 
@@ -123,10 +121,10 @@ def _exchange(rows: list[Any], j: int, at: Any) -> None:
 
 def permutation(pivots: Any, *, permutation_size: int) -> Any:
     """Return the order of rows after exchanging row i with row pivots[i], in sequence."""
-    *stacked, k = typeof(pivots).shape
-    index = typeof(pivots).update(shape=tuple(stacked), weak_type=False)
     if permutation_size > FEW:
         return _permutation_in_a_loop(pivots, permutation_size)
+    *stacked, k = typeof(pivots).shape
+    index = typeof(pivots).update(shape=tuple(stacked), weak_type=False)
     order: list[Any] = [literal(i, index) for i in range(permutation_size)]
     for j in range(k):
         _exchange(order, j, _element(pivots, j))
@@ -326,15 +324,12 @@ def _full(x: Any, j: Any) -> Any:
     return broadcast_in_dim(j, shape=typeof(x).shape, dimensions=())
 
 
-def _loop(
-    step: Callable[..., list[Any]], state: Any, length: int, *arrays: Any, reverse: bool = False
-) -> list[Any]:
+def _loop(step: Callable[..., list[Any]], state: Any, length: int, *arrays: Any) -> list[Any]:
     """Return the last state, and what `step(j, state, *slices) -> [state, *written]` wrote for all j."""
-    by = -1 if reverse else 1
-    start = literal(length - 1 if reverse else 0, ArrayType((), INT32))
+    start = literal(0, ArrayType((), INT32))
     types = [typeof(start), typeof(state), *[t.update(shape=t.shape[1:]) for t in map(typeof, arrays)]]
-    program = stage(lambda j, *xs: [add(j, full_like(j, by)), *step(j, *xs)], types, "column")
-    how = {"program": program, "length": length, "reverse": reverse, "consts": 0, "carry": 2}
+    program = stage(lambda j, *xs: [add(j, full_like(j, 1)), *step(j, *xs)], types, "column")
+    how = {"program": program, "length": length, "consts": 0, "carry": 2}
     return bind(scan, [start, state, *arrays], how)[1:]
 
 

@@ -166,9 +166,8 @@ def _kernel(
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot
     compile it."""
-    alone = everywhere(
-        _finished, with_short_rows_as_loops(everywhere(_in_forms, program, "forms")), "kernels"
-    )
+    program = with_short_rows_as_loops(everywhere(_in_forms, program, "forms"))
+    alone = everywhere(_finished, program, "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
