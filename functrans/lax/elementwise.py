@@ -173,6 +173,9 @@ floor: _Unary = _unary("floor", "The nearest integer that is not above x.", "-1.
 ceil: _Unary = _unary("ceil", "The nearest integer that is not below x.", "-1.5 -> -1.0")
 is_finite: _Unary = _unary("is_finite", "Whether x is neither infinite nor NaN.", "1.0 -> True")
 square: _Unary = _unary("square", "x * x.", "3.0 -> 9.0")
+one_minus_square: _Unary = _unary(
+    "one_minus_square", "1 - x * x, computed as (1 + x)(1 - x): precise for |x| near 1.", "0.5 -> 0.75"
+)
 abs: _Unary = _unary("abs", "|x|; real also for complex numbers.", "3 + 4j -> 5.0")
 real: _Unary = _unary("real", "The real part of complex numbers.", "3 + 4j -> 3.0")
 imag: _Unary = _unary("imag", "The imaginary part of complex numbers.", "3 + 4j -> 4.0")
@@ -295,20 +298,6 @@ def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> A
     """
     y = log(x, accuracy=accuracy)
     return div(y, full(math.log(2), typeof(y)))
-
-
-def one_minus_square(x: ArrayLike) -> Array:
-    """Return 1 - x ** 2, computed as (1 + x)(1 - x), which is precise for |x| near 1.
-
-    Source: `jax.lax.one_minus_square`, from JAX 0.11 on.
-
-    >>> from functrans import lax
-    >>> print(lax.one_minus_square(0.5))
-    0.75
-    """
-    x = operand(x)
-    one = full(1, typeof(x))
-    return mul(add(one, x), sub(one, x))
 
 
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:

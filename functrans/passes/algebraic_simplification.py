@@ -30,7 +30,7 @@ from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_,
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.primitives.elementwise.families import add, div, le, mul, neg, square, sub
+from functrans.primitives.elementwise.families import add, div, le, mul, neg, one_minus_square, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import rsqrt, sqrt
 from functrans.primitives.shape.joining import pad
@@ -406,6 +406,7 @@ RULES: dict[Any, Any] = {
     div: _div,
     neg: _neg,
     square: _even,
+    one_minus_square: _even,
     abs_: _even,
     integer_pow: _integer_pow,
     pow_: _pow,

@@ -211,11 +211,13 @@ def structure(x: Any, lines: bool = False) -> Any:
 # --- residuals: which values a loop step, call or branch stores for reverse mode ------------------
 #
 # In: a linearized program. Out: the values to store, and the linear part as a program of them. A
-# value is not stored if cheap operations (one flop per element, or data movement) compute it from
-# smaller values or from values that are stored anyway: 1 - y from y, a broadcast from its operand.
-# XLA fuses these operations into their users, so this saves time as well as memory.
+# value is not stored if cheap operations (few flops per element, or data movement) compute it from
+# smaller values or from values that are stored anyway: 1 - y^2 from y, a broadcast from its operand.
+# XLA fuses these operations into their users, so this saves time as well as memory. A result is stored
+# rather than an equally large value that is computed from it: there XLA only copies.
 
 _MOST = 8  # a value made of more values than this is stored
+_FEW = 3  # flops per element of a cheap operation: 1 - y^2 takes as many
 
 
 def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
@@ -270,6 +272,7 @@ def fewest(
     kept = dict.fromkeys(needed)
     made_of: dict[Any, tuple[Any, ...]] = {}  # the smallest values from which to compute each value
     dropped = set()
+    results = set(forward.outputs) - set(needed)
     for e in forward.equations:
         if not _cheap(e):
             continue
@@ -280,7 +283,8 @@ def fewest(
         worth = _bytes(parts) <= bytes_of(v.type) and len(parts) <= _MOST
         if worth:
             made_of[v] = tuple(parts)
-        if v in kept and v not in free and worth and _bytes(parts) < bytes_of(v.type):
+        gains = worth and (_bytes(parts) < bytes_of(v.type) or results.issuperset(parts))
+        if v in kept and v not in free and gains:
             dropped.add(v)
             del kept[v]
             kept.update(parts)
@@ -295,7 +299,7 @@ def _cheap(e: Equation) -> bool:
     if p.multiple_results or p.holds_programs or p.has_effects(e.params) or p.named_axes(e.params):
         return False
     if isinstance(p, Elementwise):
-        return p.flops == 1
+        return p.flops <= _FEW
     types = [v.type for v in e.inputs], [v.type for v in e.outputs]
     return p.cost(*types, **e.params).flops == 0
 

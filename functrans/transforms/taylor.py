@@ -25,7 +25,17 @@ from functrans.ir.program import Literal
 from functrans.primitives.base import sum_of
 from functrans.primitives.elementwise.arithmetic import pow_
 from functrans.primitives.elementwise.conversion import cast
-from functrans.primitives.elementwise.families import add, div, eq, full_like, mul, neg, square, sub
+from functrans.primitives.elementwise.families import (
+    add,
+    div,
+    eq,
+    full_like,
+    mul,
+    neg,
+    one_minus_square,
+    square,
+    sub,
+)
 from functrans.primitives.elementwise.selection import one_for_zero, select_n
 from functrans.primitives.elementwise.transcendental import cos, cosh, exp, log, sin, sinh, sqrt
 from functrans.trace import typeof
@@ -157,6 +167,11 @@ def square_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
     return [squared(x, k) for k in range(1, len(x))]
 
 
+def one_minus_square_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
+    """Return 1 minus the product of a series with itself."""
+    return [scaled(c, -1) for c in square_series(x, y0=y0)]
+
+
 def sqrt_series(x: Series, *, y0: Any, **_: Any) -> list[Any]:
     """Solve y * y = x."""
     y, twice = [y0], mul(y0, 2)
@@ -265,8 +280,7 @@ def _one_plus_square(x: Series) -> list[Any]:
 
 
 def _one_minus_square(x: Series) -> list[Any]:
-    top = mul(add(x[0], 1), sub(1, x[0]))
-    return [top, *[scaled(c, -1) for c in square_series(x, y0=None)]]
+    return [one_minus_square(x[0]), *one_minus_square_series(x, y0=None)]
 
 
 def _root(x: Series) -> list[Any]:
@@ -283,8 +297,7 @@ TABLE: dict[str, Rule] = {
     "exp2": by_rate(lambda y, j: scaled(y[j], log_of(2))),
     "expm1": by_rate(lambda y, j: y[j] if j else add(y[0], 1)),
     "tan": by_rate(lambda y, j: squared(y, j) if j else add(square(y[0]), 1)),
-    # order 0 is factored, to avoid cancellation where |y| is near 1
-    "tanh": by_rate(lambda y, j: scaled(squared(y, j), -1) if j else mul(add(y[0], 1), sub(1, y[0]))),
+    "tanh": by_rate(lambda y, j: scaled(squared(y, j), -1) if j else one_minus_square(y[0])),
     "logistic": by_rate(lambda y, j: minus(y[j], squared(y, j)) if j else mul(y[0], sub(1, y[0]))),
     "log": by_divisor(lambda x: x),
     "log1p": by_divisor(_one_plus),
@@ -299,6 +312,7 @@ TABLE: dict[str, Rule] = {
     "sinh": by_turns(cosh, 1, 1),
     "cosh": by_turns(sinh, 1, 1),
     "square": square_series,
+    "one_minus_square": one_minus_square_series,
     "sqrt": sqrt_series,
     "rsqrt": by_root(-1 / 2),
     "cbrt": by_root(1 / 3),

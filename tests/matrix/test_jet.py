@@ -108,6 +108,7 @@ UNARY = {
     "cbrt": 0.7, "sin": 0.3, "cos": 0.3, "tan": 0.3, "asin": 0.3, "acos": 0.3, "atan": 0.3,
     "sinh": 0.3, "cosh": 0.3, "tanh": 0.3, "asinh": 0.3, "acosh": 1.7, "atanh": 0.3,
     "logistic": 0.3, "erf": 0.3, "erfc": 0.3, "square": 0.3, "erf_inv": 0.3, "digamma": 0.7,
+    "one_minus_square": 0.3,
 }  # fmt: skip
 
 

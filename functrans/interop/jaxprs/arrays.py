@@ -28,7 +28,7 @@ from functrans.trace import literal, typeof
 
 # --- elementwise ----------------------------------------------------------------------------------
 
-same("neg sign floor ceil is_finite square abs real imag complex")
+same("neg sign floor ceil is_finite square one_minus_square abs real imag complex")
 same("add sub div rem pow max min nextafter atan2 mulhi")
 same("eq ne lt le gt ge")
 same("not and or xor population_count clz")
@@ -48,11 +48,6 @@ like("clamp")
 like("conj")
 like("add_any", ours="add")
 like("optimization_barrier")
-
-
-@means("one_minus_square")
-def _one_minus_square(eqn: Any, x: Any) -> Any:
-    return lax.one_minus_square(x)
 
 
 @means("exp exp2 expm1 log log1p log2 sqrt rsqrt cbrt logistic sin cos tan tanh")

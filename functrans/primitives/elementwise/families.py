@@ -388,6 +388,17 @@ class Div(Binary):
         return bind(self, (ct, y), {}), None
 
 
+class OneMinusSquare(Unary):
+    """1 - x^2, computed as (1 + x)(1 - x): precise for x near 1, and so is its derivative for x near 0."""
+
+    def lower(self, ctx: Any, x: Any) -> Any:
+        one = ctx.full(1, ctx.in_types[0])
+        return hlo.multiply(hlo.add(one, x), hlo.subtract(one, x))
+
+    def numpy_source(self, w: Any, x: Any) -> Any:
+        return f"(1 + {x.full}) * (1 - {x.full})"
+
+
 neg: Unary = Unary("neg", NUMBERS, numpy=np.negative, op=hlo.negate, linear=True)
 add: Add = Add("add", NUMBERS)
 sub: Sub = Sub("sub", NUMBERS, numpy=np.subtract, op=hlo.subtract)
@@ -395,6 +406,15 @@ mul: Mul = Mul("mul", NUMBERS, numpy=np.multiply, op=hlo.multiply)
 div: Div = Div("div", NUMBERS, numpy=np.divide, op=hlo.divide)
 square: Unary = Unary(
     "square", NUMBERS, lambda x, y: mul(x, 2), op=lambda x: hlo.multiply(x, x), via=jax.lax.square
+)
+
+one_minus_square: OneMinusSquare = OneMinusSquare(
+    "one_minus_square",
+    NUMBERS,
+    lambda x, y: mul(x, -2),
+    numpy=lambda x: (1 + x) * (1 - x),
+    op=hlo.multiply,
+    flops=3,
 )
 
 eq: Comparison = Comparison("eq", "EQ", np.equal, (*ANY, "key"))

@@ -10,7 +10,18 @@ import numpy as np
 
 from functrans.ir.types import ArrayType
 from functrans.mlir import hlo
-from functrans.primitives.elementwise.families import FLOATS, Binary, Unary, add, div, mul, neg, square, sub
+from functrans.primitives.elementwise.families import (
+    FLOATS,
+    Binary,
+    Unary,
+    add,
+    div,
+    mul,
+    neg,
+    one_minus_square,
+    square,
+    sub,
+)
 
 
 class Accurate(Unary):
@@ -68,8 +79,8 @@ cbrt: Accurate = Accurate("cbrt", ("float",), lambda x, y: div(div(1 / 3, y), y)
 sin: Accurate = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
 cos: Unary = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
 tan: Accurate = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
-asin: Unary = Unary("asin", FLOATS, lambda x, y: rsqrt(sub(1.0, square(x))), flops=10)
-acos: Unary = Unary("acos", FLOATS, lambda x, y: neg(rsqrt(sub(1.0, square(x)))), flops=10)
+asin: Unary = Unary("asin", FLOATS, lambda x, y: rsqrt(one_minus_square(x)), flops=10)
+acos: Unary = Unary("acos", FLOATS, lambda x, y: neg(rsqrt(one_minus_square(x))), flops=10)
 atan: Unary = Unary("atan", FLOATS, tangent=lambda dx, x, y: div(dx, add(square(x), 1.0)), flops=10)
 atan2: Binary = Binary(
     "atan2",
@@ -83,13 +94,8 @@ atan2: Binary = Binary(
 
 sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), flops=10)
 cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), flops=10)
-# (1 + y)(1 - y) dx: 1 - y^2 would cancel for y near 1, and a loop stores only y, not also 1 - y
-tanh: Accurate = Accurate(
-    "tanh", FLOATS, tangent=lambda dx, x, y: mul(add(dx, mul(dx, y)), sub(1.0, y)), flops=10
-)
+tanh: Accurate = Accurate("tanh", FLOATS, lambda x, y: one_minus_square(y), flops=10)
 asinh: Unary = Unary("asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), flops=10)
 acosh: Unary = Unary("acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), flops=10)
-atanh: Unary = Unary(
-    "atanh", FLOATS, tangent=lambda dx, x, y: div(dx, mul(add(x, 1.0), sub(1.0, x))), flops=10
-)
+atanh: Unary = Unary("atanh", FLOATS, tangent=lambda dx, x, y: div(dx, one_minus_square(x)), flops=10)
 logistic: Logistic = Logistic("logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10)

@@ -143,6 +143,7 @@ ROUNDING = [
 ARITHMETIC = [
     *unary("neg", NUMBERS),
     *unary("square", NUMBERS),
+    *unary("one_minus_square", NUMBERS, jax=lambda x: (1 + x) * (1 - x)),
     *[
         row
         for y in (-3, -1, 0, 1, 2, 3, 7)
