@@ -1,39 +1,41 @@
-"""Hooks: functions of upper layers that lower layers call.
+"""Functions of upper layers that lower layers call.
 
-Imports go from upper layers to lower ones only. The few calls in the other direction go through the
-functions of this file, each implemented by a module of an upper layer (`@answers`), which is
-imported when its hook is first called.
+Imports go from upper layers to lower ones only. The few calls in the other direction are of
+functions of this module, each defined by a module of an upper layer (`@answers`), which is imported
+when the function is first called.
 
-Other modules implement no hook, but fill tables of lower layers when they are imported, and `load`
-imports them before the tables are read: the operators and methods of tracers before the first
-trace, the rules of our JAX primitive before its first equation, all primitives before a program is
-parsed.
+Other modules fill tables of lower layers when they are imported, and `load` imports them before the
+tables are read: the operators and methods of tracers before the first trace, the rules of our JAX
+primitive before its first equation, all primitives before a program is parsed.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# hook, or what is read -> its modules (separated by spaces), until they are imported
-waiting = {
-    "run_operation": "functrans.backends.eager",  # called by trace.bind
-    "transpose_program": "functrans.transforms.transpose",  # by primitives/custom/calls.py
-    "batch_program": "functrans.transforms.batch",  # by primitives/reductions
-    "run_sharded": "functrans.interop.sharded_programs",  # by backends/xla.py, inside shard_map
-    "stop_at_first": "functrans.inspect.nans",  # by backends/xla.py
-    "show": "functrans.ir.text",  # by Program, as are the next two
+# function -> the module that defines it, which is imported when the function is first asked for
+_ANSWERING = {
+    "run_operation": "functrans.backends.eager",  # (primitive, args, params), for trace.bind
+    "transpose_program": "functrans.transforms.transpose",  # for primitives/custom/calls.py
+    "batch_program": "functrans.transforms.batch",  # for primitives/reductions
+    "run_sharded": "functrans.interop.sharded_programs",  # for backends/xla.py, inside shard_map
+    "stop_at_first": "functrans.inspect.nans",  # for backends/xla.py
+    "show": "functrans.ir.text",  # for Program, as are the next two
     "draw": "functrans.inspect.draw",
     "coloured": "functrans.inspect.draw",
-    "delegated": "functrans.interop.delegated",  # by loading.py
-    "at_by_jax": "functrans.interop.bridge",  # by `x.at` of numpy/indexing.py
-    "stage_by_jax": "functrans.interop.sharded_types",  # where a function is traced
-    "part_by_jax": "functrans.interop.sharded_types",  # by api/shard_map.py
+    "delegated": "functrans.interop.delegated",  # for loading.py
+    "at_by_jax": "functrans.interop.bridge",  # for `x.at` of numpy/indexing.py
+    "stage_by_jax": "functrans.interop.sharded_types",  # for where a function is traced
+    "part_by_jax": "functrans.interop.sharded_types",  # for api/shard_map.py
+}
+# what is read -> the modules that fill it, separated by spaces, until they are imported
+waiting = {
     "operations": "functrans.primitives.catalogue",
     "tracers": "functrans.interop.bridge functrans.interop.transformations",
     "rules in JAX": "functrans.interop.jax_rules",
@@ -68,15 +70,15 @@ def load(purpose: str) -> None:
     waiting.pop(purpose, None)  # last, so that other threads also wait for the imports
 
 
-def answers(question: Callable[..., Any]) -> Callable[[F], F]:
-    """Return a decorator that makes a function the implementation of a hook of this file.
+def answers(name: str) -> Callable[[F], F]:
+    """Return a decorator that makes a function the one of this name here.
 
     Example:
-      >>> from functrans.ir.text import show as answer
-      >>> show is answer
+      >>> from functrans import runtime
+      >>> from functrans.ir.text import show
+      >>> runtime.show is show
       True
     """
-    name = question.__name__
 
     def fill(function: F) -> F:
         globals()[name] = function
@@ -85,69 +87,9 @@ def answers(question: Callable[..., Any]) -> Callable[[F], F]:
     return fill
 
 
-def _answer(question: Callable[..., Any]) -> Callable[..., Any]:
-    name = question.__name__
-    load(name)
-    found = globals()[name]
-    assert found is not question, f"no room answers {name}"
-    return found
-
-
-def run_operation(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run one primitive on concrete arrays, eagerly."""
-    return _answer(run_operation)(primitive, args, params)
-
-
-def transpose_program(program: Any, linear: tuple[Any, ...], ct_active: tuple[Any, ...]) -> Any:
-    """Return the program from cotangents of the outputs to cotangents of the linear inputs."""
-    return _answer(transpose_program)(program, linear, ct_active)
-
-
-def batch_program(program: Any, size: int) -> Any:
-    """Return the program for stacks of so many operands, with stacks of results."""
-    return _answer(batch_program)(program, size)
-
-
-def run_sharded(program: Any, operands: Sequence[Any], preparation: Any) -> list[Any]:
-    """Run a program whose collectives use axes of an enclosing `jax.shard_map`."""
-    return _answer(run_sharded)(program, operands, preparation)
-
-
-def stop_at_first(program: Any, values: Sequence[Any]) -> NoReturn:
-    """Raise NotFinite for the first equation that produces a NaN or an infinity."""
-    raise _answer(stop_at_first)(program, values)
-
-
-def delegated(theirs: Any, name: str, module: str) -> Any:
-    """Wrap a function of JAX as one of ours."""
-    return _answer(delegated)(theirs, name, module)
-
-
-def at_by_jax(x: Any, index: Any) -> Any:
-    """Return JAX's `x.at[index]`."""
-    return _answer(at_by_jax)(x, index)
-
-
-def stage_by_jax(function: Callable[..., Any], values: Sequence[Any], name: str) -> Any:
-    """Let JAX trace a function, for arrays whose types have shardings; return its program."""
-    return _answer(stage_by_jax)(function, values, name)
-
-
-def part_by_jax(mapped: Callable[..., Any], types: Sequence[Any]) -> Any:
-    """Let JAX trace a checked `shard_map`; return the function of one part, and what it captured."""
-    return _answer(part_by_jax)(mapped, types)
-
-
-def show(program: Any) -> str:
-    """Return the text of a program."""
-    return _answer(show)(program)
-
-
-def draw(program: Any, path: Any) -> Any:
-    """Draw the graph of a program into a file."""
-    return _answer(draw)(program, path)
-
-
-def coloured(program: Any) -> str:
-    """Return the text of a program as HTML with syntax colours."""
-    return _answer(coloured)(program)
+def __getattr__(name: str) -> Any:
+    """Import the module that defines a function, and return the function."""
+    if name not in _ANSWERING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+    import_module(_ANSWERING[name])
+    return globals()[name]

@@ -28,7 +28,7 @@ from functrans.trace import out_types
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked, typeof
 
 
-@runtime.answers(runtime.run_operation)
+@runtime.answers("run_operation")
 def run_one(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Run one operation on arrays and literals."""
     splats: tuple[Any, ...] | None = None

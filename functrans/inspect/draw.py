@@ -39,7 +39,7 @@ _PARTS = re.compile(
 _COLOURS = {"number": _NUMBER, "type": _TYPE, "word": _WORD, "name": _NAME}
 
 
-@runtime.answers(runtime.coloured)
+@runtime.answers("coloured")
 def coloured(program: Program) -> str:
     """Return a program's text as HTML, cut after 400 lines.
 
@@ -213,7 +213,7 @@ def _end(path: str) -> str:
 BOXES = 200  # most equations of a picture with a box for each
 
 
-@runtime.answers(runtime.draw)
+@runtime.answers("draw")
 @boundary
 def draw(program: Program, path: str | Path) -> Path:
     """Draw the computation graph of a program; also `program.draw(path)`.

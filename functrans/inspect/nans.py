@@ -192,7 +192,7 @@ def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanRep
     return NanReport(search.findings, inputs, results, search.count)
 
 
-@runtime.answers(runtime.stop_at_first)
+@runtime.answers("stop_at_first")
 def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
     """Raise NotFinite with the equation that produces the first NaN or infinity of a program;
     called for `debug_nans` and `debug_infs` when its results contain one."""

@@ -43,7 +43,7 @@ _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
 
-@runtime.answers(runtime.delegated)
+@runtime.answers("delegated")
 def delegated(theirs: Any, name: str, module: str) -> Any:
     """Wrap a JAX function: same signature and docstring, our errors.
 

@@ -32,7 +32,7 @@ class Part(NamedTuple):
     gives: tuple[Var, ...]
 
 
-@runtime.answers(runtime.run_sharded)
+@runtime.answers("run_sharded")
 def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
     """Bind the parts of a program (without constants) in JAX's current trace."""
 

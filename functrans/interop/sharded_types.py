@@ -36,7 +36,7 @@ from functrans.primitives.distributed.sharding import (
 from functrans.trace import at_once, stage, state, tracing
 
 
-@runtime.answers(runtime.stage_by_jax)
+@runtime.answers("stage_by_jax")
 def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: str) -> Program:
     """Let JAX trace a function from flat values to a list of flat values; return its program."""
     with tracing(None), eager_constant_folding(False), _mesh_of(values):
@@ -56,7 +56,7 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
         return stage(body, [type_of_aval(a) for a in closed.in_avals], name)
 
 
-@runtime.answers(runtime.part_by_jax)
+@runtime.answers("part_by_jax")
 def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tuple[Any, list[Any]]:
     """Let JAX trace a checked `jax.shard_map` of flat values, in which derivatives sum over devices.
 

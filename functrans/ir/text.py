@@ -41,7 +41,7 @@ WRITTEN_OUT = 8  # constants up to this many elements are written out
 Entry = tuple[str, Program]  # the label of a nested program, and the program
 
 
-@runtime.answers(runtime.show)
+@runtime.answers("show")
 def show(program: Program, sources: bool = False) -> str:
     """Return the text of a program.
 

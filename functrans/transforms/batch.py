@@ -86,7 +86,7 @@ class Batching:
                 dim_of[v] = d
 
 
-@runtime.answers(runtime.batch_program)
+@runtime.answers("batch_program")
 def of_stacks(program: Program, size: int) -> Program:
     """Return the program for operands with a first axis of this size, with such results."""
     return Batching(size).program(program, (0,) * len(program.inputs), (True,) * len(program.outputs))[0]

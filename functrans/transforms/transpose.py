@@ -112,7 +112,7 @@ class Transposition:
 
 
 _RUNNING = Transposition()
-runtime.answers(runtime.transpose_program)(_RUNNING.program)
+runtime.answers("transpose_program")(_RUNNING.program)
 
 
 def backward(
