@@ -29,7 +29,7 @@ from functrans.inspect.closeness import by_float64, judge, plain, relative, roun
 from functrans.inspect.drift import Drift
 from functrans.inspect.observers import Place, by_xla, observe, value_of
 from functrans.inspect.report import ROWS, Finding, Report, Result
-from functrans.inspect.staged import Staged, check_given, check_values, passes_of, staged, summary
+from functrans.inspect.staged import Staged, check_given, check_values, staged, summary
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import here
 from functrans.ir.text import nested
@@ -94,12 +94,11 @@ def compare(
     @boundary
     @unchecked()
     def compared(*args: Any, **kwargs: Any) -> Report:
-        chosen = passes_of(fun, DEFAULT) if passes is None else passes
-        made = _staged(known, fun, args, kwargs, chosen)
+        made = _staged(known, fun, args, kwargs, passes)
         check_values(made.values, "compare")
         other = None
         if against is not None:
-            other = staged(against, args, kwargs, passes_of(against, DEFAULT)).program
+            other = staged(against, args, kwargs, None, DEFAULT).program
             _check_results(made.program, other)
         return _Comparison(made.program, made.values, other).report(compiled)
 
@@ -107,15 +106,15 @@ def compare(
 
 
 def _staged(
-    known: dict[Any, Any], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice
+    known: dict[Any, Any], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None
 ) -> Staged:
     """Call `staged`, with its program cached per signature."""
     leaves, in_tree = tree.flatten((args, kwargs))
     if isinstance(fun, Program) or jit_options(fun) is not None:
-        return staged(fun, args, kwargs, passes)
+        return staged(fun, args, kwargs, passes, DEFAULT)
     key = (in_tree, *[typeof(x) for x in leaves])
     if key not in known:
-        known[key] = staged(fun, args, kwargs, passes).program
+        known[key] = staged(fun, args, kwargs, passes, DEFAULT).program
     return Staged(known[key], leaves, list)
 
 

@@ -13,7 +13,7 @@ from functrans.backends.xla import executable
 from functrans.caching import memo
 from functrans.inspect.observers import letters
 from functrans.inspect.page import Saved, columns, page, table
-from functrans.inspect.staged import check_given, located, passes_of, staged
+from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_text
 from functrans.ir.text import show_equation, with_nested
@@ -358,15 +358,12 @@ def cost(
       >>> report.flops, report.peak
       (1056, 912)
     """
-    check_given(fun, "cost")
 
-    @boundary
-    def costed(*args: Any, **kwargs: Any) -> CostReport:
-        made = staged(fun, args, kwargs, passes_of(fun, DEFAULT) if passes is None else passes)
+    def costed(made: Staged) -> CostReport:
         program = located(made.program)
         return CostReport(program, _by_xla(program, made.values) if xla else {})
 
-    return costed
+    return tool("cost", fun, passes, DEFAULT, costed, runs=False)
 
 
 def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:

@@ -19,7 +19,7 @@ from functrans.inspect.closeness import plain
 from functrans.inspect.observers import Place, by_xla, observe
 from functrans.inspect.page import Saved, page, verdict
 from functrans.inspect.python_source.naming import is_derived
-from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
+from functrans.inspect.staged import summary, tool
 from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import describe, here, history, location
 from functrans.ir.tracebacks import boundary
@@ -165,15 +165,7 @@ def find_nan(
       >>> print(ft.find_nan(jnp.sin)(0.0))
       All values are finite (1 equations run).
     """
-    check_given(fun, "find_nan")
-
-    @boundary
-    def found(*args: Any, **kwargs: Any) -> NanReport:
-        made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
-        check_values(made.values, "find_nan")
-        return _report(made.program, made.values, infinities)
-
-    return found
+    return tool("find_nan", fun, passes, (), lambda made: _report(made.program, made.values, infinities))
 
 
 def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -18,11 +18,14 @@ from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
 from functrans.ir.program import Program
 from functrans.ir.source import Source, brief_with_type, here
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
 from functrans.passes.rewrite import derived, replaced_programs
 from functrans.tracer import Tracer, depending
+
+R = TypeVar("R")
 
 
 class Staged(NamedTuple):
@@ -33,8 +36,33 @@ class Staged(NamedTuple):
     result: Callable[[Sequence[Any]], Any]
 
 
-def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice = ()) -> Staged:
-    """Trace a function and run passes on the program; a Program is used as it is."""
+def tool(
+    name: str,
+    fun: Any,
+    passes: Choice | None,
+    otherwise: Choice,
+    use: Callable[[Staged], R],
+    runs: bool = True,
+) -> Callable[..., R]:
+    """Return the function of the arguments of `fun` that a tool returns: it calls `use` with what
+    `staged` returns. `runs`: the values are used, so they must be concrete."""
+    check_given(fun, name)
+
+    @boundary
+    def used(*args: Any, **kwargs: Any) -> R:
+        made = staged(fun, args, kwargs, passes, otherwise)
+        if runs:
+            check_values(made.values, name)
+        return use(made)
+
+    return used
+
+
+def staged(
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None, otherwise: Choice
+) -> Staged:
+    """Trace a function and run passes on the program, by default those of a jitted function, and
+    `otherwise` for another; a Program is used as it is."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
         check_takes(fun, leaves)
@@ -42,6 +70,8 @@ def staged(fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choi
     jitted = jit_options(fun)
     statics = StaticArguments(fun, None, None) if jitted is None else jitted.statics
     program, leaves, out_tree = statics.staged(args, kwargs)
+    if passes is None:
+        passes = otherwise if jitted is None else jitted.passes
     made = optimize(program, passes)
     return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
 
@@ -92,12 +122,6 @@ def check_values(values: Sequence[Any], name: str) -> None:
                 f"{runs} a traced {x.type}{depending(x)}, {here()}\n"
                 f"Call {name} outside of f, as in ft.{name}(ft.grad(f))(*args)."
             )
-
-
-def passes_of(fun: Any, otherwise: Choice) -> Choice:
-    """Return the passes of a jitted function; `otherwise` if it is not jitted."""
-    jitted = jit_options(fun)
-    return otherwise if jitted is None else jitted.passes
 
 
 def summary(x: Any, type: ArrayType) -> str:

@@ -22,7 +22,7 @@ from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
 from functrans.inspect.observers import Place, by_xla, letters, observe, value_of
 from functrans.inspect.python_source.naming import result_names
-from functrans.inspect.staged import check_given, check_values, passes_of, staged, summary
+from functrans.inspect.staged import Staged, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
 from functrans.ir.text import show_equation, with_nested
@@ -101,21 +101,17 @@ def step(
       >>> print(y)
       0.0
     """
-    check_given(fun, "debug.step")
     _check_commands(commands)
 
-    @boundary
     @unchecked()
-    def stepped(*args: Any, **kwargs: Any) -> Any:
-        made = staged(fun, args, kwargs, passes_of(fun, ()) if passes is None else passes)
-        check_values(made.values, "debug.step")
+    def stepped(made: Staged) -> Any:
         walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
         outs = observe(made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()
         types = made.program.out_types
         return made.result([_as_jitted(y, t) for y, t in zip(outs, types, strict=True)])
 
-    return stepped
+    return tool("debug.step", fun, passes, (), stepped)
 
 
 def _check_commands(commands: Any) -> None:

@@ -31,7 +31,7 @@ from functrans.inspect.profile.placing import (
     recorded,
 )
 from functrans.inspect.profile.report import ProfileReport, machine
-from functrans.inspect.staged import Staged, check_given, check_values, located, passes_of, staged
+from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import brief, describe, here
 from functrans.ir.text import with_nested
@@ -102,23 +102,15 @@ def profile(
       >>> round(sum(row.share for row in report.lines), 6)
       1.0
     """
-    check_given(fun, "profile")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1:
         raise errors.InvalidArgument(
             f"profile: repeats={brief(repeats)} must be a positive integer, {here()}\nThe default is 10."
         )
-
-    @boundary
-    def profiled(*args: Any, **kwargs: Any) -> ProfileReport:
-        made = staged(fun, args, kwargs, passes_of(fun, DEFAULT) if passes is None else passes)
-        check_values(made.values, "profile")
-        _check_repeatable(made.program, repeats)
-        return _profiled(made, repeats, jit_options(fun))
-
-    return profiled
+    return tool("profile", fun, passes, DEFAULT, lambda made: _profiled(made, repeats, jit_options(fun)))
 
 
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
+    _check_repeatable(made.program, repeats)
     program = located(made.program)
     marked, equations = numbered(program)
     closed, constants = hoist_constants(marked)
