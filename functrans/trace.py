@@ -28,8 +28,8 @@ import jax
 import numpy as np
 
 from functrans import jax_trace, runtime
-from functrans.caching import cached
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.caching import Cache, cached
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, programs_among, prune
 from functrans.ir.source import Source, user_source
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_above
@@ -117,6 +117,29 @@ def out_types(primitive: Any, types: tuple[ArrayType, ...], params: dict[str, An
 @cached("types of results", 16_384)
 def _out_types(primitive: Any, types: tuple[Any, ...], *params: tuple[str, Any]) -> tuple[ArrayType, ...]:
     return primitive.result_types(types, dict(params))
+
+
+# --- programs of one operation --------------------------------------------------------------------
+
+_ALONE = Cache("operations as programs", 4096)
+
+
+def one_operation(
+    primitive: Any, operands: Sequence[Any], params: dict[str, Any], source: Source | None = None
+) -> Program:
+    """Return the program of one operation on inputs of some types, and literals. Cached, with what is
+    derived from it."""
+    kinds = [(x.value.__class__, str(x.value), x.type) if x.__class__ is Literal else x for x in operands]
+    key = (one_operation, primitive, source, *kinds, *params.items())
+    held = programs_among(params)  # perhaps of a user's function, with which it is freed
+    found = held[0].known(key) if held else _ALONE.get(key)
+    if found is not None:
+        return found
+    atoms = tuple([x if x.__class__ is Literal else Var(x) for x in operands])
+    outputs = tuple([Var(t) for t in out_types(primitive, tuple([v.type for v in atoms]), params)])
+    equation = Equation(primitive, atoms, outputs, params, source)
+    made = Program([v for v in atoms if v.__class__ is Var], [equation], outputs, name=primitive.name)
+    return held[0].keep(key, made) if held else _ALONE.keep(key, made)
 
 
 # --- recording ------------------------------------------------------------------------------------

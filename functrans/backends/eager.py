@@ -17,14 +17,14 @@ from jax import jit as jax_jit  # the program may exchange the name in JAX's mod
 from functrans import runtime
 from functrans.backends import xla
 from functrans.caching import Cache, cached
-from functrans.ir.program import Equation, Literal, Program, Var, programs_among
+from functrans.ir.program import Literal, Program, programs_among
 from functrans.ir.source import user_source
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.primitives.dependence import structure
 from functrans.primitives.distributed.sharding import traced_by_jax, typed_by_jax
-from functrans.trace import out_types
+from functrans.trace import one_operation
 from functrans.tracer import CONCRETE, Tracer, check_kept, is_jax_tracer, leaked, typeof
 
 
@@ -88,9 +88,6 @@ def _compiled_alike(primitive: Any, splats: Any, params: dict[str, Any]) -> Any:
         return made()
 
 
-_ALONE = Cache("operations inside of JAX", 2048)
-
-
 def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Record one operation on JAX tracers, or while JAX traces, as a JAX equation. Its program is
     cached, together with the programs that JAX's transformations derive from it."""
@@ -98,27 +95,10 @@ def run_in_jax(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> A
         leave_to_jax()
     if primitive.holds_functions and params["program"].__class__ is not Program:
         return primitive.record(None, True, args, params)
-    types = tuple([typeof(x) for x in args])
-    numbers = tuple([_number(x) if x.__class__ is Literal else None for x in args])
-    held = programs_among(params)
-    source = user_source()
-    key = (run_in_jax, primitive, types, numbers, source, *params.items())
-    program = held[0].known(key) if held else _ALONE.get(key)
-    if program is None:
-        inputs = [Var(t) for t, n in zip(types, numbers, strict=True) if n is None]
-        rest = iter(inputs)
-        operands = tuple([x if x.__class__ is Literal else next(rest) for x in args])
-        outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
-        equation = Equation(primitive, operands, outputs, params, source)
-        program = Program(inputs, [equation], outputs, name=primitive.name)
-        program = held[0].keep(key, program) if held else _ALONE.keep(key, program)
+    operands = [x if x.__class__ is Literal else typeof(x) for x in args]
+    program = one_operation(primitive, operands, params, user_source())
     outs = xla.run_program(program, [x for x in args if x.__class__ is not Literal], xla.ALONE)
     return outs if primitive.multiple_results else outs[0]
-
-
-def _number(x: Literal) -> tuple[Any, ...]:
-    """Return a key of a number: 0.0, -0.0 and False differ, every NaN is one."""
-    return x.value.__class__, str(x.value)
 
 
 def _scalar(x: Literal) -> jax.Array:
@@ -151,14 +131,11 @@ def compiled(primitive: Any, splats: Sequence[ArrayType | None] | None, *items: 
     params = dict(items)
 
     def call(*values: Any) -> Any:
-        types = tuple([typeof(x) for x in values])
+        types = [typeof(x) for x in values]
         if splats is not None:  # literals were passed as scalars; broadcast them here
-            types = tuple([s or t for s, t in zip(splats, types, strict=True)])
+            types = [s or t for s, t in zip(splats, types, strict=True)]
             values = tuple(_whole(values, splats))
-        inputs = [Var(t) for t in types]
-        outputs = tuple([Var(t) for t in out_types(primitive, types, params)])
-        equation = Equation(primitive, tuple(inputs), outputs, params)
-        program = inline(Program(inputs, [equation], outputs, name=primitive.name))
+        program = inline(one_operation(primitive, types, params))
         if xla.is_looking_for_nans():
             xla.stop_at_first_nan(program, values)
         outs = xla.run_program(program, values, xla.ALONE)

@@ -16,12 +16,12 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
+from functrans.api.arguments import check_callable
 from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import Imported, traced
 from functrans.ir.program import Program
-from functrans.ir.source import brief_with_type, here
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit as jit_call
@@ -71,11 +71,7 @@ def from_jax(
       >>> print(ft.grad(soft)(0.0))
       0.5
     """
-    if not callable(fun):
-        raise errors.NotAnArray(
-            f"from_jax takes a function, got {brief_with_type(fun)}, {here()}\n"
-            "Write from_jax(f)(x), not from_jax(f(x))."
-        )
+    check_callable(fun, "from_jax")
     imported = JaxFunction(fun, static_argnums, static_argnames)
 
     @functools.wraps(fun)

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.caching import Cache, memo, memoized
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.caching import memo, memoized
+from functrans.ir.program import Equation, Literal, Origin, Program, prune
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import Params, Values, sum_of
 from functrans.primitives.calls.jit import jit
@@ -38,6 +38,7 @@ from functrans.trace import (
     derived_here,
     evaluate,
     literal,
+    one_operation,
     out_types,
     provenance,
     staging_trace,
@@ -98,8 +99,7 @@ class JetTrace(Trace):
         if primitive.holds_functions and params["program"].__class__ is not Program:
             return _by_own_rule(self, primitive, primals, series, params)
         if self.at_once and not primitive.holds_programs and _moves(primitive, primals, params):
-            program, places = one_operation(primitive, primals, params)
-            args, moving = [primals[i] for i in places], [series[i] for i in places]
+            program, args, moving = _of_moving(primitive, primals, series, params)
             return jit.push(self, args, moving, {"program": program})
         return coefficients(self, primitive, primals, series, params)
 
@@ -242,8 +242,7 @@ def _by_table(t: Any, primitive: Any, primals: list[Any], series: list[Terms], p
 
 
 def _by_jvp(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
-    program, places = one_operation(primitive, primals, params)
-    args, moving = [primals[i] for i in places], [series[i] for i in places]
+    program, args, moving = _of_moving(primitive, primals, series, params)
     active = tuple([any(pattern_of(c)) for c in moving])
     both, out_active = jvp_program(program, active)
     n = len(program.outputs)
@@ -295,23 +294,10 @@ def _integral(rate: Any, terms: Terms) -> Terms:
     return rate, *[None if c is None else div(c, k) for k, c in enumerate(terms, 2)]
 
 
-_ONE = Cache("operations expanded in series", 2048)
-
-
-def one_operation(primitive: Any, args: Values, params: Params) -> tuple[Program, list[int]]:
-    """Return a program of one operation, and which operands it takes: literals stay in the program.
-    Cached per signature."""
-    signature = [(repr(x.value), x.type) if x.__class__ is Literal else typeof(x) for x in args]
-    key = (one_operation, primitive, *signature, *params.items())
-    nested = next((v for v in params.values() if v.__class__ is Program), None)
-    found = _ONE.get(key) if nested is None else nested.known(key)
-    if found is not None:
-        return found
-    names: list[Any] = [x if x.__class__ is Literal else Var(typeof(x)) for x in args]
-    outs = [Var(t) for t in out_types(primitive, tuple([v.type for v in names]), params)]
-    places = [i for i, v in enumerate(names) if v.__class__ is Var]
-    equation = Equation(primitive, tuple(names), tuple(outs), params)
-    found = Program([names[i] for i in places], [equation], outs), places
-    if nested is not None:
-        return nested.keep(key, found)
-    return _ONE.keep(key, found)
+def _of_moving(
+    primitive: Any, primals: Values, series: Sequence[Terms], params: Params
+) -> tuple[Program, list[Any], list[Terms]]:
+    """Return the program of one operation, and the operands that it takes with their terms."""
+    operands = [x if x.__class__ is Literal else typeof(x) for x in primals]
+    taken = [(x, c) for x, c in zip(primals, series, strict=True) if x.__class__ is not Literal]
+    return one_operation(primitive, operands, params), [x for x, _ in taken], [c for _, c in taken]

@@ -30,6 +30,7 @@ from functrans.trace import (
     concrete_value,
     derive_from,
     evaluate,
+    one_operation,
     out_types,
     stage,
     state,
@@ -419,7 +420,12 @@ def at_once(
     if primitive.holds_programs:
         return memo(params["program"], _program_at_once, primitive, moving)
     key = (primitive, types, moving, *params.items())
-    return _OPERATIONS.get(key) or _OPERATIONS.keep(key, _operation_at_once(primitive, types, moving, params))
+    found = _OPERATIONS.get(key)
+    if found is None:
+        of = Equation(primitive, (), (), params)
+        made = LinearizedOperation(one_operation(primitive, types, params), moving, of, False)
+        found = _OPERATIONS.keep(key, made)
+    return found
 
 
 _OPERATIONS = Cache("operations linearized", 2048)
@@ -428,12 +434,3 @@ _OPERATIONS = Cache("operations linearized", 2048)
 def _program_at_once(program: Program, primitive: Any, moving: tuple[bool, ...]) -> LinearizedOperation:
     # an eager operation has no recorded equation: use one without variables
     return LinearizedOperation(program, moving, Equation(primitive, (), (), {"program": program}), True)
-
-
-def _operation_at_once(
-    primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
-) -> LinearizedOperation:
-    inputs = [Var(t) for t in types]
-    outs = tuple([Var(t) for t in out_types(primitive, types, params)])
-    program = Program(inputs, [Equation(primitive, tuple(inputs), outs, params)], outs)
-    return LinearizedOperation(program, moving, Equation(primitive, (), (), params), False)

@@ -21,7 +21,7 @@ from functrans.primitives.elementwise.families import full_like, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.random import bits as prims
-from functrans.primitives.shape.joining import concatenate, iota, stack
+from functrans.primitives.shape.joining import concatenate, stack
 from functrans.primitives.shape.joining import split as cut
 from functrans.primitives.shape.moving import reshape, squeeze
 from functrans.trace import literal, typeof
@@ -35,7 +35,7 @@ same("not and or xor population_count clz")
 same("shift_left shift_right_logical shift_right_arithmetic")
 same("asin acos atan sinh cosh asinh acosh atanh")
 same("erf erfc erf_inv lgamma digamma polygamma zeta")
-same("bessel_i0e bessel_i1e igamma igammac igamma_grad_a random_gamma_grad")
+same("bessel_i0e bessel_i1e igamma igammac igamma_grad_a")
 same("regularized_incomplete_beta")
 same("copy stop_gradient")
 
@@ -95,7 +95,7 @@ def _convert(eqn: Any, x: Any) -> Any:
     return convert_element_type(x, dtype=np.dtype(dtype), weak_type=bool(weak))
 
 
-@means("copy_p pvary dce_sink mesh_cast layout_constraint with_memory_space_constraint pin unpin")
+@means("pvary dce_sink layout_constraint with_memory_space_constraint pin unpin")
 def _itself(eqn: Any, *values: Any) -> Any:
     """Return the operand: placement and copies of values cannot be controlled while tracing."""
     return list(values)[: len(eqn.outvars)]
@@ -115,11 +115,6 @@ like("iota", "dtype shape dimension")
 @means("broadcast_in_dim")
 def _broadcast(eqn: Any, x: Any) -> Any:
     return repeated(x, plain(eqn.params["shape"]), eqn.params["broadcast_dimensions"])
-
-
-@means("broadcast_to")
-def _broadcast_to(eqn: Any, x: Any) -> Any:
-    return spread(x, eqn.outvars[0].aval.shape)
 
 
 @means("reshape")
@@ -155,20 +150,6 @@ def _tile(eqn: Any, x: Any) -> Any:
     for axis, n in enumerate(repeats):
         x = x if n == 1 else concatenate(*[x] * n, dimension=axis)
     return x
-
-
-@means("iota_2x32_shape")
-def _counts(eqn: Any) -> Any:
-    """Return 0, 1, 2, ... in row-major order, as high and low words."""
-    shape = plain(eqn.params["shape"])
-    low = eqn.outvars[0].aval
-    n = int(np.prod(shape))
-    if n > 2**32:
-        raise ValueError(f"random bits of shape {shape} number more than 2**32")
-    words = np.dtype(np.uint32)
-    flat = iota(dtype=words, shape=(n,), dimension=0)
-    zeros = literal(0, typeof(flat).update(shape=low.shape))
-    return [zeros, reshape(flat, shape=shape)]
 
 
 @means("empty empty2")

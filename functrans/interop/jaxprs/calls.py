@@ -61,7 +61,7 @@ from functrans.trace import bind, evaluate, literal, materialize, stage, typeof
 _SHORT = 6  # most equations of a call that is inlined
 
 
-@means("jit pjit closed_call core_call call eval_jaxpr custom_partitioning")
+@means("jit closed_call call eval_jaxpr custom_partitioning")
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
     closed = closed_like(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
@@ -115,7 +115,7 @@ def _without_types(program: Program) -> Program:
 # --- calls that are computed again ----------------------------------------------------------------
 
 
-@means("remat2 checkpoint remat")
+@means("remat2")
 def _checkpoint(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     made, consts = program(closed_like(p["jaxpr"]), "checkpoint")
@@ -397,10 +397,10 @@ def _custom_jvp(eqn: Any, *values: Any) -> Any:
     return call.bind(custom_jvp_call, values, JvpRule(call.jvp, call.name))
 
 
-@means("custom_vjp_call custom_vjp_call_jaxpr linear_call")
+@means("custom_vjp_call linear_call")
 def _custom_vjp(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    call = Call(eqn, p.get("call_jaxpr") or p.get("fun_jaxpr") or p["callee"])
+    call = Call(eqn, p.get("call_jaxpr") or p["callee"])
     return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name))
 
 
