@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.backends.xla import executable
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.inspect.observers import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.staged import Staged, located, tool
@@ -47,12 +47,9 @@ class Schedule(NamedTuple):
     used: Sequence[int]
 
 
+@memoized
 def schedule(program: Program) -> Schedule:
-    """Simulate the memory use of a program's equations in order; cached per program."""
-    return memo(program, _schedule)
-
-
-def _schedule(program: Program) -> Schedule:
+    """Simulate the memory use of a program's equations in order."""
     roots = _roots(program)
     last = _last_reads(program, roots)
     live: dict[Var, int] = {}

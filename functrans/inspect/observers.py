@@ -20,7 +20,7 @@ import numpy as np
 
 from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
-from functrans.caching import memo
+from functrans.caching import memo, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, line_text
 from functrans.ir.text import Names, nested, show_equation
@@ -217,12 +217,9 @@ def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Lite
     return found
 
 
+@memoized
 def letters(program: Program) -> Names:
     """Return the variable names of a program and its nested programs, as in its text."""
-    return memo(program, _letters)
-
-
-def _letters(program: Program) -> Names:
     found = Names()
     seen: set[Program] = set()
     todo: list[Program | Equation] = [program]

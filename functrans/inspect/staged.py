@@ -13,7 +13,7 @@ from functrans import pytrees as tree
 from functrans.api.jit import jit_options
 from functrans.api.programs import check_takes
 from functrans.api.static_arguments import StaticArguments
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
 from functrans.ir.program import Program
@@ -76,18 +76,15 @@ def staged(
     return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
 
 
-def located(program: Program) -> Program:
+@memoized
+def located(program: Program, line: Source | None = None) -> Program:
     """Return the program with the equations of library functions, which have no lines of their own,
     at the lines of their calls; the same object if there are none. A function that is called from
-    two lines is copied. Cached."""
-    return memo(program, _located, None)
-
-
-def _located(program: Program, line: Source | None) -> Program:
+    two lines is copied. `line`: that of the call of this program."""
     made = []
     for e in program.equations:
         source = e.source or line
-        new = {p: memo(p, _located, source) for p in e.programs}
+        new = {p: located(p, source) for p in e.programs}
         if source is not e.source or any([p is not q for p, q in new.items()]):
             e = derived(e, params=replaced_programs(e.params, new), source=source)
         made.append(e)

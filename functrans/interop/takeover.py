@@ -51,7 +51,7 @@ from functrans.interop.jit_callers import is_programs
 from functrans.ir.program import Program
 from functrans.ir.source import is_users, line_of, text_of
 from functrans.ir.tracebacks import boundary, hide_frames, raised_at
-from functrans.passes.explanation import Report, change, measured, reported, short
+from functrans.passes.explanation import Report, changes, measured, reported
 from functrans.passes.pipeline import DEFAULT, chosen
 from functrans.pytrees.functions import function_name
 
@@ -379,9 +379,8 @@ class Function:
 
 def _told(report: Report) -> str:
     """Summarize a report: the sizes, and the number of rewrites of each kind."""
-    (n, *costs), (m, *later) = measured(report.before), measured(report.after)
-    flops, moved = [change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
-    lines = [f"equations {change(str(n), str(m))}, FLOPs {flops}, bytes {moved}"]
+    n, flops, moved = changes(measured(report.before), measured(report.after))
+    lines = [f"equations {n}, FLOPs {flops}, bytes {moved}"]
     for step in report.steps:
         found = Counter([what for what, _ in step.rewrites]).most_common()
         if found:

@@ -70,11 +70,8 @@ class Report:
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("pass", "equations", "FLOPs", "bytes")]
-        total = Step("together", measured(self.before), measured(self.after), ())
-        for step in (*self.steps, total):
-            (n, *costs), (m, *later) = step.before, step.after
-            shown = [change(short(a), short(b)) for a, b in zip(costs, later, strict=True)]
-            rows.append((step.name, change(str(n), str(m)), *shown))
+        rows += [(step.name, *changes(step.before, step.after)) for step in self.steps]
+        rows.append(("together", *changes(measured(self.before), measured(self.after))))
         widths = [max([len(row[i]) for row in rows]) for i in range(4)]
         lines = ["  ".join([c.ljust(n) for c, n in zip(row, widths, strict=True)]) for row in rows]
         text = [lines[0], *lines[-1:]]
@@ -166,9 +163,10 @@ def _new(before: Program, after: Program) -> list[Rewrite]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-def change(before: str, after: str) -> str:
-    """Return `12 -> 7`, or `12` if both are equal."""
-    return before if before == after else f"{before} -> {after}"
+def changes(before: Size, after: Size) -> list[str]:
+    """Return `12 -> 7`, or `12` if both are equal, for the equations, the FLOPs and the bytes."""
+    shown = [(str(size.equations), short(size.flops), short(size.bytes)) for size in (before, after)]
+    return [a if a == b else f"{a} -> {b}" for a, b in zip(*shown, strict=True)]
 
 
 def short(n: int) -> str:

@@ -74,15 +74,6 @@ class Body(Expressions):
 
     do_Continue = do_Break
 
-    def do_Raise(self, s: ast.Raise) -> Any:
-        try:
-            error = self.static(s.exc) if s.exc is not None else None
-        except NotStatic:
-            error = None
-        if isinstance(error, Exception):
-            raise error
-        raise errors.InvalidArgument(f"to_python: {ast.unparse(s)}")
-
     def do_Assign(self, s: ast.Assign) -> Any:
         value, written = self.value(s.value), []
         if len(s.targets) > 1 and is_unknown(value):  # a = b = value

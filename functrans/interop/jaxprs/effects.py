@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import lax
 from functrans import pytrees as tree
-from functrans.interop.jaxprs.walk import means, plain, type_of_aval
+from functrans.interop.jaxprs.walk import each_like, means, plain, type_of_aval
 from functrans.primitives.calls import callback as calls
 from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed.sharding import sharding_constraint
@@ -84,36 +84,21 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
 # --- between the examples of a mapped axis --------------------------------------------------------
 
 
-def _collective(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
-    """Register a function of each operand; its parameters as in `like`. One that JAX lacks is None."""
-    parameters = {k: k for k in same.split()} | others
-
-    def apply(eqn: Any, *values: Any) -> Any:
-        how = {k: plain(eqn.params.get(v)) for k, v in parameters.items()}
-        return [function(x, **how) for x in values]
-
-    means(names)(apply)
-
-
-_collective("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")
-_collective("pmax", lax.pmax, "axis_index_groups", axis_name="axes")
-_collective("pmin", lax.pmin, "axis_index_groups", axis_name="axes")
-_collective("ppermute", lax.ppermute, "axis_name perm")
-_collective(
+each_like("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")
+each_like("pmax", lax.pmax, "axis_index_groups", axis_name="axes")
+each_like("pmin", lax.pmin, "axis_index_groups", axis_name="axes")
+each_like("ppermute", lax.ppermute, "axis_name perm")
+each_like(
     "all_gather all_gather_invariant",
     lax.all_gather,
     "axis_name axis_index_groups tiled",
     axis="all_gather_dimension",
 )
-_collective("reduce_scatter", lax.psum_scatter, "axis_name axis_index_groups tiled scatter_dimension")
+each_like("reduce_scatter", lax.psum_scatter, "axis_name axis_index_groups tiled scatter_dimension")
 # JAX adds and drops the axis of an exchange that is not tiled around the primitive.
 _tiled = functools.partial(lax.all_to_all, tiled=True)
-_collective("all_to_all", _tiled, "axis_name axis_index_groups split_axis concat_axis")
-
-
-@means("pbroadcast")
-def _pbroadcast(eqn: Any, x: Any) -> Any:
-    return lax.pbroadcast(x, plain(eqn.params["axis_name"]), eqn.params["source"])
+each_like("all_to_all", _tiled, "axis_name axis_index_groups split_axis concat_axis")
+each_like("pbroadcast", lax.pbroadcast, "axis_name source")
 
 
 @means("ragged_all_to_all")
@@ -131,9 +116,7 @@ def _axis_index(eqn: Any) -> Any:
 # --- devices --------------------------------------------------------------------------------------
 
 
-@means("sharding_constraint")
-def _sharding_constraint(eqn: Any, x: Any) -> Any:
-    return sharding_constraint(x, sharding=eqn.params["sharding"])
+each_like("sharding_constraint", sharding_constraint, "sharding")
 
 
 @means("reshard")

@@ -85,15 +85,26 @@ def _elementwise(name: str) -> Meaning:
 
 
 def like(name: str, same: str = "", *, ours: str = "", **others: str) -> None:
-    """Register an operation of ours, `ours` if it has another name. `same`: the parameters that JAX's
-    has too; `ours="theirs"`: those with another name here."""
-    names = {k: k for k in same.split()} | others
+    """Register an operation of ours, `ours` if it has another name; its parameters as in `each_like`."""
+    parameters = _renamed(same, others)
 
     def apply(eqn: Any, *values: Any) -> Any:
-        return PRIMITIVES[ours or name](*values, **{k: plain(eqn.params[v]) for k, v in names.items()})
+        return PRIMITIVES[ours or name](*values, **parameters(eqn))
 
     means(name)(apply)
     PLAIN.add(name)
+
+
+def each_like(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
+    """Register a function of each operand. `same`: the parameters that JAX's operation has too;
+    `ours="theirs"`: those with another name here. One that JAX's lacks is None."""
+    parameters = _renamed(same, others)
+    means(names)(lambda eqn, *values: [function(x, **parameters(eqn)) for x in values])
+
+
+def _renamed(same: str, others: dict[str, str]) -> Callable[[Any], dict[str, Any]]:
+    names = {k: k for k in same.split()} | others
+    return lambda eqn: {k: plain(eqn.params.get(v)) for k, v in names.items()}
 
 
 def plain(value: Any) -> Any:
