@@ -196,9 +196,6 @@ class Program(Derivable):
         self._out_types: tuple[ArrayType, ...] | None = None
         self.arguments: Arguments | None = None
 
-    def __str__(self) -> str:
-        return runtime.show(self)
-
     def __repr__(self) -> str:
         return runtime.show(self)
 

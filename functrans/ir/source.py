@@ -121,6 +121,14 @@ def location(source: Source | None) -> str:
     return f"{code.co_filename}:{line_of(source)} ({scope_of(source)}{code.co_qualname})"
 
 
+def near(source: Source | None) -> str:
+    """Return `location` without the folders and scopes."""
+    if source is None:
+        return "<unknown>"
+    code = source[0]
+    return f"{os.path.basename(code.co_filename)}:{line_of(source)} ({code.co_qualname})"
+
+
 def text_of(source: Source | None) -> str:
     """Return the source text of the line, stripped; empty if the file cannot be read."""
     if source is None:

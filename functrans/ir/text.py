@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -32,7 +31,7 @@ import numpy as np
 from functrans import runtime
 from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Program, Var
-from functrans.ir.source import history, line_of
+from functrans.ir.source import history, near
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
 
 WIDTH = 100
@@ -274,11 +273,7 @@ def is_same(x: Any, y: Any) -> bool:
 
 def provenance(eqn: Equation) -> str:
     """Return the user's line and the transformations: `file.py:12 (loss), transpose of jvp of sin`."""
-    code = eqn.source
-    where = "<unknown>"
-    if code is not None:
-        file = os.path.basename(code[0].co_filename)
-        where = f"{file}:{line_of(code)} ({code[0].co_qualname})"
+    where = near(eqn.source)
     steps, first = history(eqn)
     return f"{where}, {' '.join([*steps, first.primitive.name])}" if steps else where
 

@@ -20,7 +20,7 @@ import numpy as np
 from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, replaced, smallest_normal
+from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, rewritten, smallest_normal
 from functrans.primitives.calls.captured import Held, constant
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise import arithmetic as arithmetic
@@ -68,7 +68,7 @@ def _folded(program: Program) -> Program:
             notes.append((e.primitive.name, (e,)))
     if not known:
         return program
-    return replaced(program, equations, renamed_all(program.outputs, known), notes)
+    return rewritten(program, equations, renamed_all(program.outputs, known), notes, prunes=False)
 
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
-from functrans.passes.rewrite import everywhere, finished, program_pass, readers_of
+from functrans.passes.rewrite import everywhere, program_pass, readers_of, rewritten
 from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,
@@ -365,7 +365,7 @@ class _Search:
             equations += [renamed(n, names) for n in made.equations]
             (known[e.outputs[0]],) = renamed_all(made.outputs, names)
         outputs = renamed_all(self.program.outputs, known)
-        return finished(self.program, equations, outputs, notes)
+        return rewritten(self.program, equations, outputs, notes)
 
 
 def _emitted(sink: Sink) -> Program:

@@ -15,7 +15,7 @@ from functrans.ir.program import Equation, Origin, Program, Var, copied, hoist_c
 from functrans.ir.types import ArrayType
 from functrans.passes.contraction_order import Leaf, Order, Pair, Plan
 from functrans.passes.redundancy import common_subexpressions
-from functrans.passes.rewrite import finished
+from functrans.passes.rewrite import rewritten
 from functrans.passes.sums_of_products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
@@ -175,7 +175,7 @@ def _merged(program: Program, length: int) -> Program:
     if len(loops) < 2:
         return program
     notes = [(scan.name, tuple(loops))]
-    return finished(program, [*before, _one(loops, length), *behind], program.outputs, notes)
+    return rewritten(program, [*before, _one(loops, length), *behind], program.outputs, notes)
 
 
 def _one(loops: list[Equation], length: int) -> Equation:

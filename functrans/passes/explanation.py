@@ -6,7 +6,6 @@ operations and bytes moved, before and after, and the user's lines that each rew
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.program import Equation, Program
-from functrans.ir.source import brief_with_type, here, line_of, text_of
+from functrans.ir.source import brief_with_type, here, near, text_of
 from functrans.ir.tracebacks import boundary
 from functrans.passes import kernels
 from functrans.passes.compiler_options import Wanted, wanted
@@ -194,9 +193,4 @@ def _places(joined: Sequence[Equation]) -> tuple[str, ...]:
 
 
 def _place(e: Equation) -> str:
-    if e.source is None:
-        return "<unknown>"
-    code = e.source[0]
-    where = f"{os.path.basename(code.co_filename)}:{line_of(e.source)} ({code.co_qualname})"
-    text = text_of(e.source)
-    return f"{where}  {text}" if text else where
+    return f"{near(e.source)}  {text_of(e.source)}".rstrip()

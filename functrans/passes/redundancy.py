@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Program, Var, prune, renamed_all
-from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, replaced
+from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, rewritten
 from functrans.primitives.dependence import operation_key, parameters_key
 
 # --- common-subexpression elimination -------------------------------------------------------------
@@ -47,7 +47,7 @@ def _once(program: Program) -> Program:
         notes.append((e.primitive.name, (same, e)))
     if not known:
         return program
-    made = replaced(program, equations, renamed_all(program.outputs, known), notes)
+    made = rewritten(program, equations, renamed_all(program.outputs, known), notes, prunes=False)
     made.mark(pruned=program.marks.pruned)  # no equation has become dead
     return made
 

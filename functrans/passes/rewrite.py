@@ -177,32 +177,19 @@ def replacing(
         notes.append((found.name or e.primitive.name, (e, *found.merged)))
     if not notes:
         return program
-    outputs = renamed_all(program.outputs, known)
-    if prunes:
-        return finished(program, equations, outputs, notes)
-    made = program.replace(equations=equations, outputs=outputs)
-    made.mark(rewrites=notes)
-    return made
+    return rewritten(program, equations, renamed_all(program.outputs, known), notes, prunes)
 
 
-def finished(
-    program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
+def rewritten(
+    program: Program,
+    equations: Sequence[Equation],
+    outputs: Sequence[Any],
+    notes: list[Rewrite],
+    prunes: bool = True,
 ) -> Program:
-    """Return the rewritten program without dead equations."""
-    made = program.replace(equations=prune(equations, outputs), outputs=outputs)
-    made.mark(rewrites=notes, pruned=True)
-    return made
-
-
-def replaced(
-    program: Program, equations: Sequence[Equation], outputs: Sequence[Any], notes: list[Rewrite]
-) -> Program:
-    """Return the program with other equations, which must not hold programs that the old ones did
-    not."""
-    made = program.replace(equations=equations, outputs=outputs)
-    made.mark(rewrites=notes)
-    if not program.children:
-        made.children = []
+    """Return the program with other equations, and their notes. `prunes`: without dead equations."""
+    made = program.replace(equations=prune(equations, outputs) if prunes else equations, outputs=outputs)
+    made.mark(rewrites=notes, pruned=prunes)
     return made
 
 
@@ -266,9 +253,7 @@ class Rewriter:
         if not self.notes:
             return self.program
         outputs = renamed_all(self.program.outputs, known)
-        made = replaced(self.program, prune(equations, outputs), outputs, self.notes)
-        made.mark(pruned=True)
-        return made
+        return rewritten(self.program, equations, outputs, self.notes)
 
     def _replace(self, e: Equation, found: Any, before: int) -> bool:
         """Replace the result of an equation by an equal value, if the types agree. `before` is the

@@ -7,7 +7,7 @@ from typing import Any
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import dtype_class
 from functrans.passes.machines import machine
-from functrans.passes.rewrite import Rewrite, Rewriter, derived, everywhere, program_pass, replaced
+from functrans.passes.rewrite import Rewrite, Rewriter, derived, everywhere, program_pass, rewritten
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
 from functrans.primitives.elementwise.families import mul
@@ -56,7 +56,7 @@ def scaled_sums(program: Program) -> Program:
                 notes.append((e.primitive.name, (e, scaled)))
                 e = derived(e, (literal(1, weights.type), *scaled.outputs))
         equations.append(e)
-    return replaced(program, equations, program.outputs, notes) if notes else program
+    return rewritten(program, equations, program.outputs, notes, prunes=False) if notes else program
 
 
 def _repeats_rows(e: Equation) -> bool:
