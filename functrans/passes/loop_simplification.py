@@ -125,10 +125,7 @@ def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
     if found is None or not all(map(may_leave, found.start.equations)):
         return [], e
     names: dict[Any, Any] = dict(zip(found.start.inputs, e.inputs[n:], strict=False))
-    before = [
-        Equation(b.primitive, b.inputs, b.outputs, b.params, b.source, Origin(HOW, b))
-        for b in copied(found.start.equations, names)
-    ]
+    before = [_again(b, b.inputs, b.outputs, b.params) for b in copied(found.start.equations, names)]
     start = [names[v] for v in found.start.outputs]
     more = [Var(v.type) for v in start]
     outs = [*e.outputs[: layout.carry], *more, *e.outputs[layout.carry :]]
@@ -285,7 +282,7 @@ def _invariant(
         outs = tuple([Var(v.type) for v in b.outputs])
         inputs = tuple([fixed.get(v, v) for v in b.inputs])
         fixed.update(zip(b.outputs, outs, strict=True))
-        before.append(Equation(b.primitive, inputs, outs, b.params, b.source, Origin(HOW, b)))
+        before.append(_again(b, inputs, outs, b.params))
         if not _stays_cheap(b):
             gone.add(b)
     rest = prune([b for b in equations if b not in gone], results)

@@ -94,6 +94,12 @@ class Expansion:
         self.size[axis] = n
         return (axis,)
 
+    def named(self, names: Axes, shape: Sequence[int], axes: dict[int, Axes]) -> list[Axes]:
+        """Add and return new dimensions for those names of an operand's axes that have none."""
+        new = {name: self.fresh(n) for name, n in zip(names, shape, strict=False) if name not in axes}
+        axes.update(new)
+        return list(new.values())
+
     def resolve(self, axes: Axes) -> Axes:
         """Return the axes that these were split into."""
         if not self.split or self.split.keys().isdisjoint(axes):
@@ -396,11 +402,7 @@ def _scatter_add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     operand, indices, slices = (e.params[name] for name in ("operand", "indices", "slices"))
     (counted,) = e.params["indexed"]
     axes = dict(zip(operand, dims, strict=True))
-    over = []
-    for name, n in zip(indices, index.type.shape, strict=False):
-        if name not in axes:
-            axes[name] = self.fresh(n)
-            over.append(axes[name])
+    over = self.named(indices, index.type.shape, axes)
     places = (*[axes[name] for name in indices], axes[counted])
     rows = axes | {counted: ()}  # one row at a time
     terms = self.expand(updates, tuple([rows[name] for name in slices]))
@@ -422,11 +424,7 @@ def _dot_general(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
         return [Term(1, (Factor(e.outputs[0], dims),))]
     lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
     axes = dict(zip(out, dims, strict=True))
-    over = []
-    for name, n in zip(lhs, e.inputs[0].type.shape, strict=True):
-        if name not in axes:
-            axes[name] = self.fresh(n)
-            over.append(axes[name])
+    over = self.named(lhs, e.inputs[0].type.shape, axes)
     x = self.expand(e.inputs[0], tuple([axes[name] for name in lhs]))
     y = self.expand(e.inputs[1], tuple([axes[name] for name in rhs]))
     every = tuple([axes[name] for name in axes])
