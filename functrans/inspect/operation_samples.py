@@ -264,10 +264,3 @@ _SAMPLES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "constants": (lambda x: x + constant(values=(1.0, 2.0, 3.0, 4.0), shape=(4,), dtype=X.dtype), (V,)),
     "vmap": (vmap(lambda x: lax.cond(x[0] > 0.5, jnp.sin, jnp.cos, x)), (X,)),
 }
-
-# Primitives that no complete program runs: collectives over a named axis, which become ordinary
-# operations when the axis is mapped. And one without a right answer: draws from a hidden state.
-NOT_RUN = frozenset(
-    {"all_gather", "all_to_all", "axis_index", "pmax", "pmin", "ppermute", "psum", "psum_scatter"}
-    | {"rng_uniform", "one_kernel", "outlined", "jax_call"}
-)

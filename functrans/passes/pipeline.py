@@ -61,9 +61,6 @@ GROUPS: dict[str, tuple[Pass, ...]] = {
 }
 DEFAULT = ("default",)
 
-# Each pass, for tests. `inline` is not optional: XLA needs it.
-PASSES: tuple[Run, ...] = (*[p.run for p in TABLE], inline)
-
 
 @program_pass
 def optimize(program: Program, passes: Choice = DEFAULT) -> Program:

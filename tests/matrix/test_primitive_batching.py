@@ -13,7 +13,7 @@ import pytest
 
 import functrans as ft
 from functrans.ir import Program, check, equal, parse, show
-from functrans.passes import pipeline
+from functrans.passes import inline, pipeline
 from tests.matrix.cases import CASES
 from tests.matrix.cases.case import Case
 from tests.matrix.primitive_rows import (
@@ -220,7 +220,7 @@ def test_programs(rows: Sequence[Row]):
         assert equal(again, program)
         assert show(again) == show(program)
         wanted = interpreted(program, args)
-        for one_pass in pipeline.PASSES:
+        for one_pass in (*[p.run for p in pipeline.TABLE], inline):
             result = one_pass(program)
             check(result)
             assert_close(interpreted(result, args), wanted, what=one_pass.__name__)
