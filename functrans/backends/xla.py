@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
@@ -90,8 +90,6 @@ def stop_at_first_nan(program: Program, args: Sequence[Any]) -> None:
 
 # --- programs -------------------------------------------------------------------------------------
 
-_constant_folding = getattr(_config, "eager_constant_folding", nullcontext)
-
 # The second is for programs with Python callbacks, which are lowered for known devices.
 _program_p, _calling_p = JaxPrimitive("functrans"), JaxPrimitive("functrans_calling")
 _program_p.multiple_results = _calling_p.multiple_results = True
@@ -151,7 +149,7 @@ def bind(program: Program, operands: Sequence[Any], preparation: Preparation = A
         runtime.load("rules in JAX")
     operands = auto_insert_reshard(*operands)  # in shard_map: all vary over the same mesh axes
     primitive = _calling_p if calls_of(program).any else _program_p
-    with _constant_folding(False):  # it would run a program without operands during tracing
+    with _config.eager_constant_folding(False):  # it would run a program without operands during tracing
         return primitive.bind(*operands, program=program, preparation=preparation)
 
 
@@ -242,6 +240,12 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 
     chosen = SETS[choice(program)]
     return jax_jit(run, compiler_options=chosen) if chosen else jax_jit(run)
+
+
+def with_names() -> AbstractContextManager[None]:
+    """Compile with the current names: JAX's disk cache would return a program that differs only in
+    names."""
+    return _config.compilation_cache_include_metadata_in_key(True)
 
 
 def _compiled_alone(program: Program) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -18,7 +17,7 @@ import jax
 
 from functrans import errors
 from functrans.api.jit import How, jit_options
-from functrans.backends.xla import executable
+from functrans.backends.xla import executable, with_names
 from functrans.inspect.profile.placing import (
     FREE,
     MOST,
@@ -119,11 +118,11 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     operands = [*constants, *made.values]
     function: Any = executable(closed)  # of jax.jit, which donates nothing
     options = _WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
-    with _names_kept():
-        xla = function.lower(*operands).compile(options)
+    with with_names():
+        runs = function.lower(*operands).compile(options)
 
     def run() -> Any:
-        return xla(*operands)
+        return runs(*operands)
 
     results = jax.block_until_ready(run())
     device = next((d for x in results for d in x.devices()), jax.devices()[0])
@@ -131,7 +130,7 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     before = _pages_handed()
     plainly = _clock(run, repeats)
     pages = (_pages_handed() - before) // repeats if device.platform == "cpu" else 0
-    compiled = Compiled(xla.as_text())
+    compiled = Compiled(runs.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
     found = kernels(compiled, spans, equations)
     costs = costs_of(program, compiled, found)
@@ -179,19 +178,6 @@ def _clock(run: Callable[[], Any], times: int) -> float:
 def _pages_handed() -> int:
     """Return the number of memory pages that the system has handed to this process."""
     return 0 if sys.platform == "win32" else resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
-@contextmanager
-def _names_kept() -> Iterator[None]:
-    """Compile with the current names: JAX's disk cache would return a program that differs only in
-    names."""
-    flag = "jax_compilation_cache_include_metadata_in_key"
-    before = getattr(jax.config, flag)
-    jax.config.update(flag, True)
-    try:
-        yield
-    finally:
-        jax.config.update(flag, before)
 
 
 def _check_repeatable(program: Program, repeats: int) -> None:
