@@ -25,15 +25,11 @@ from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import automatic_axes
 from functrans.primitives.random.bits import word_type
 from functrans.primitives.shape.moving import Moving
+from functrans.tracer import aval_of
 
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
-
-
-def abstract(t: ArrayType) -> Any:
-    """Return the JAX abstract value of a type."""
-    return jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type)
 
 
 class Lowering:
@@ -304,7 +300,7 @@ class Lowering:
         """Return the MLIR type of an ArrayType."""
         found = self._types.get(t)
         if found is None:
-            args = (self.module_ctx, abstract(t)) if _TAKES_CONTEXT else (abstract(t),)
+            args = (self.module_ctx, aval_of(t)) if _TAKES_CONTEXT else (aval_of(t),)
             found = self._types[t] = mlir.aval_to_ir_type(*args)
         return found
 
@@ -470,8 +466,8 @@ class Lowering:
         rule = mlir.lower_fun(lambda *xs: jax.tree.leaves(named(*xs)), multiple_results=True)
         with automatic_axes(), _config._check_vma(False):  # our types have no shardings or varying axes
             context = self.jax_ctx.replace(
-                avals_in=[abstract(t) for t in self.in_types],
-                avals_out=[abstract(t) for t in self.out_types],
+                avals_in=[aval_of(t) for t in self.in_types],
+                avals_out=[aval_of(t) for t in self.out_types],
                 tokens_in=self.tokens,
                 tokens_out=None,
             )

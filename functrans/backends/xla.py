@@ -30,7 +30,7 @@ from jax.interpreters import mlir
 
 from functrans import caching, passes, runtime
 from functrans.backends import kernel_calls
-from functrans.backends.lowering import Lowering, abstract
+from functrans.backends.lowering import Lowering
 from functrans.caching import cached, memo, memoized
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
@@ -46,6 +46,7 @@ from functrans.primitives.distributed.sharding import (
     sharding_constraint,
 )
 from functrans.trace import AnyTracer
+from functrans.tracer import aval_of
 
 # --- caches ---------------------------------------------------------------------------------------
 
@@ -163,7 +164,7 @@ def mesh_of(program: Program) -> Any:
 
 @_program_p.def_abstract_eval
 def _abstract_eval(*avals: Any, program: Program, preparation: Preparation = AS_IT_IS) -> list[Any]:
-    made = [abstract(t) for t in program.out_types]
+    made = [aval_of(t) for t in program.out_types]
     if laid_out_by_type(avals):
         alone = len(program.equations) == 1 and not program.equations[0].primitive.holds_programs
         given = () if alone else avals

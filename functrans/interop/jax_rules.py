@@ -35,7 +35,6 @@ from jax._src.interpreters import partial_eval as pe
 
 from functrans import errors, runtime
 from functrans.backends import xla
-from functrans.backends.lowering import abstract
 from functrans.backends.xla import Preparation
 from functrans.caching import memo
 from functrans.interop.jaxprs.calls import Policy
@@ -47,6 +46,7 @@ from functrans.primitives.dependence import fewer, reading, restricted, take, tr
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.trace import at_once, stage, typeof
+from functrans.tracer import aval_of
 from functrans.transforms.batch import Batching
 from functrans.transforms.jet import jet_program
 from functrans.transforms.jvp import jvp_program, split
@@ -214,7 +214,7 @@ def partly_kept(
     first, rerun, read = memo(program, _divided, saveable)
     if eqn.effects or not rerun.equations:
         return eqn, None, [False] * n, [False] * n, []
-    kept = [core.Var(abstract(t)) for t in first.out_types[n:]]
+    kept = [core.Var(aval_of(t)) for t in first.out_types[n:]]
     inputs = [eqn.invars[i] for i in read]
     forward = eqn.replace(outvars=[*eqn.outvars, *kept], params={**eqn.params, "program": first})
     again = eqn.replace(invars=[*kept, *inputs], params={**eqn.params, "program": rerun})
