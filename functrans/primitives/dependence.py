@@ -7,7 +7,8 @@ implement `reached` and `part` with these.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
@@ -270,20 +271,16 @@ def fewest(
     free = set(free)
     have = free | set(needed)
     kept = dict.fromkeys(needed)
-    made_of: dict[Any, tuple[Any, ...]] = {}  # the smallest values from which to compute each value
+    results = set(forward.outputs) - have
+    cheap = [*filter(_cheap, forward.equations)]
+    together = Counter[frozenset[Var]]()  # parts -> bytes of the needed values that are made of them
+    for v, parts in _made(cheap, have):
+        if v in kept and v not in free:
+            together[frozenset(parts)] += bytes_of(v.type)
     dropped = set()
-    results = set(forward.outputs) - set(needed)
-    for e in forward.equations:
-        if not _cheap(e):
-            continue
-        (v,) = e.outputs
-        parts = dict.fromkeys(
-            [p for x in e.inputs if x.__class__ is Var and x not in have for p in made_of.get(x, (x,))]
-        )
-        worth = _bytes(parts) <= bytes_of(v.type) and len(parts) <= _MOST
-        if worth:
-            made_of[v] = tuple(parts)
-        gains = worth and (_bytes(parts) < bytes_of(v.type) or results.issuperset(parts))
+    for v, parts in _made(cheap, have):
+        saved = max(together[frozenset(parts)], bytes_of(v.type))
+        gains = _bytes(parts) < saved or results.issuperset(parts)
         if v in kept and v not in free and gains:
             dropped.add(v)
             del kept[v]
@@ -292,6 +289,20 @@ def fewest(
     if not dropped or len(set(needed)) < len(needed):
         return list(needed), linear
     return _computed_again(forward, needed, linear, kept, free)
+
+
+def _made(equations: Iterable[Equation], have: Collection[Var]) -> Iterator[tuple[Var, dict[Var, None]]]:
+    """Yield the values that equations compute, and from which values that we do not `have`: the fewest,
+    which are not larger than the value. `have` may grow meanwhile."""
+    made_of: dict[Any, dict[Var, None]] = {}
+    for e in equations:
+        (v,) = e.outputs
+        parts = dict.fromkeys(
+            [p for x in e.inputs if x.__class__ is Var and x not in have for p in made_of.get(x, (x,))]
+        )
+        if _bytes(parts) <= bytes_of(v.type) and len(parts) <= _MOST:
+            made_of[v] = parts
+            yield v, parts
 
 
 def _cheap(e: Equation) -> bool:

@@ -31,7 +31,7 @@ X = np.random.default_rng(1).normal(size=3).astype("float32")
     [
         "LSTM, SGD step",
         "layers, weights scanned",
-        "layers, closed over, checkpoint",
+        "LSTM, checkpointed cell, SGD step",
         "layers, scanned, dots_saveable",
         "scan of checkpointed scans",
     ],
