@@ -18,16 +18,18 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.elementwise.bitwise import and_, not_, or_
+from functrans.primitives.elementwise.bitwise import and_, not_, or_, shift_left, xor
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
+from functrans.primitives.random.bits import UINT32, is_ours, random_bits, random_split, threefry2x32
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate, iota, pad
+from functrans.primitives.shape.joining import concatenate, iota, pad, stack
 from functrans.primitives.shape.moving import (
+    broadcast_in_dim,
     broadcast_to_axis,
     index_axis,
     move_axis,
@@ -61,6 +63,49 @@ class Form(NamedTuple):
     takes: Callable[[Equation], bool]
     elements: Callable[[Equation], int]
     sums: Callable[[Equation], bool] = lambda e: False
+
+
+# --- random bits ----------------------------------------------------------------------------------
+
+
+def words(e: Equation) -> int:
+    """Return how many words an equation hashes to random bits or keys by itself; 0 if it is another."""
+    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
+    if e.primitive not in (random_bits, random_split) or not is_ours(**how):
+        return 0
+    return e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
+
+
+def by_words(e: Equation) -> Program:
+    """Return the program of random bits or keys that hashes one word in each step of a loop."""
+    data, out = e.inputs[0].type, e.outputs[0].type
+    splits = e.primitive is random_split
+    shape = out.shape[: out.ndim - splits]
+    keys, all_axes = data.ndim - 1, tuple(range(len(shape)))
+
+    def spread(x: Any, axes: Values) -> Any:
+        return reshape(broadcast_in_dim(x, shape=shape, dimensions=axes), shape=(prod(shape),))
+
+    def step(*words: Any) -> Any:
+        a, b, count = words
+        return threefry2x32(a, b, full_like(count, 0), count)
+
+    def hashed(data: Any) -> list[Any]:
+        counts = iota(dtype=UINT32, shape=(words(e) // prod(shape[:keys]),), dimension=0)
+        rows = [spread(index_axis(data, keys, i), all_axes[:keys]) for i in (0, 1)]
+        rows += [spread(reshape(counts, shape=shape[keys:]), all_axes[keys:])]
+        body = stage(step, [data_type] * 3, "word")
+        x, y = scan(*rows, program=body, length=words(e), consts=0, carry=0)
+        x, y = reshape(x, shape=shape), reshape(y, shape=shape)
+        if splits:
+            return [stack([x, y], len(shape))]
+        if out.dtype.itemsize < 8:
+            return [convert_element_type(xor(x, y), dtype=out.dtype, weak_type=False)]
+        x, y = (convert_element_type(v, dtype=out.dtype, weak_type=False) for v in (x, y))
+        return [or_(shift_left(x, full_like(x, 32)), y)]
+
+    data_type = data.update(shape=())
+    return stage(hashed, [data], e.primitive.name)
 
 
 # --- products -------------------------------------------------------------------------------------

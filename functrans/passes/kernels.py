@@ -35,18 +35,28 @@ from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
-from functrans.passes.kernel_expansions import FORMS, RULES, SUMS, in_steps, products, summed_axes
+from functrans.passes.kernel_expansions import (
+    FORMS,
+    RULES,
+    SUMS,
+    by_words,
+    in_steps,
+    products,
+    summed_axes,
+    words,
+)
 from functrans.passes.kernel_factorizations import is_a_loop
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
 from functrans.primitives.base import own_cost
-from functrans.primitives.calls.jit import jit, one_kernel
+from functrans.primitives.calls.jit import jit, one_kernel, outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
+from functrans.primitives.random.bits import Random
 from functrans.primitives.shape.moving import Structural
 from functrans.trace import bind, evaluate, stage
 
@@ -63,6 +73,7 @@ _LONG = 2**19  # more operations take longer than another thread's start, whoeve
 _STEPS = 8  # assumed steps of a loop of unknown length
 _TERMS = 32  # sums of fewer products are not made loops of their own
 _MOST = 2048  # steps for each element of a product
+_WORDS = 256  # hashing more one by one takes longer than another thread's start
 _COLUMNS = 128 * 128  # larger operands are not read column by column
 _PER_OPERATION = 64  # large products that cost as much as the start of an operation
 _MANY = 6000  # operations of a kernel: LLVM optimizes it as a whole, on one core
@@ -94,11 +105,13 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, short: bool) -> Program:
     read = uses(program)
     equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
-    products, sums = _summed_in_steps(program, read) if short else (frozenset(), [])
-    if products or sums:
+    products, sums, hashes = _in_steps(program, read) if short else (frozenset(), [], 0)
+    if products or sums or hashes:
         called = {s.equation: _call(s) for s in sums}
         equations = [
-            _kernel(e, e.inputs, e.outputs, in_steps(e), can_be) if e in products else called.get(e, e)
+            _kernel(e, e.inputs, e.outputs, in_steps(e), can_be)
+            if e in products
+            else called.get(e) or _hashed_in_steps(e, can_be)
             for e in equations
         ]
         equations = prune(equations, program.outputs)
@@ -346,21 +359,24 @@ def _counted_of(e: Equation) -> int:
     primitive = e.primitive
     if e.programs:
         return sum(map(_counted, e.programs))
+    if isinstance(primitive, Random):
+        return _cost(e)
     free = _is_in_library(e) or isinstance(primitive, Structural) or (getattr(primitive, "flops", 1) > 1)
     return 0 if free else _cost(e)
 
 
-def _summed_in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Equation], list[RowSum]]:
-    """Return the products to sum step by step and the sums to take by rows, so that the program is run
-    by the thread that calls it: those of gradients over all steps of a loop, and of whole arrays, if
-    XLA counts few operations without them."""
+def _in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Equation], list[RowSum], int]:
+    """Return what to compute in loops, so that the program is run by the thread that calls it, if XLA
+    counts few operations then: the products to sum step by step, those of gradients over all steps of a
+    loop; the sums of whole arrays to take by rows; and how many operations it does not count of random
+    numbers that are hashed word by word."""
     products = [
         e for e in program.equations if e.primitive is dot_general and _is_long(e) and _has_elements(e)
     ]
-    sums = row_sums(program, read)
-    less = sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
+    sums, hashes = row_sums(program, read), memo(program, _hashed)
+    less = hashes + sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
     less += sum([int((1 - s.share) * sum(map(_counted_of, [*s.operations, s.equation]))) for s in sums])
-    return (frozenset(products), sums) if _counted(program) - less < _SHORT else (frozenset(), [])
+    return (frozenset(products), sums, hashes) if _counted(program) - less < _SHORT else (frozenset(), [], 0)
 
 
 def _is_long(e: Equation) -> bool:
@@ -380,6 +396,34 @@ def _call(found: RowSum) -> Equation:
     """Return the call of a sum's program. XLA makes a loop of so few numbers one kernel by itself."""
     e = found.equation
     return Equation(jit, found.inputs, e.outputs, {"program": plain(found.program())}, e.source, e.origin)
+
+
+def _hashed(program: Program) -> int:
+    """Return the operations of hashes that XLA does not count if they are computed word by word, in the
+    program and those it calls."""
+    return 0 if is_kept(program) else sum(map(_hashed_of, program.equations))
+
+
+def _hashed_of(e: Equation) -> int:
+    if e.primitive in (jit, outlined):
+        return memo(e.params["program"], _hashed)
+    n = words(e)
+    return _cost(e) * (n - 1) // n if 1 < n <= _WORDS else 0
+
+
+def _hashed_in_steps(e: Equation, can_be: Callable[[Program], bool] | None) -> Equation:
+    """Return an equation with random numbers of few words hashed word by word; the same if it has none."""
+    if not _hashed_of(e):
+        return e
+    if words(e):
+        return _kernel(e, e.inputs, e.outputs, by_words(e), can_be)
+
+    def written(program: Program) -> Program:
+        return program.replace(equations=[_hashed_in_steps(inner, can_be) for inner in program.equations])
+
+    called, name = e.params["program"], (_hashed_in_steps, can_be is None, len(_REFUSED))
+    params = {"program": memo_as(called, name, lambda: written(called))}
+    return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
 
 
 def _factorized(e: Equation) -> int:

@@ -1,5 +1,5 @@
-"""Sums of whole arrays by rows, and products step by step: which programs the calling thread runs, and
-values."""
+"""Sums of whole arrays by rows, products step by step and random numbers word by word: which programs the
+calling thread runs, and values."""
 
 from __future__ import annotations
 
@@ -76,6 +76,33 @@ def test_products(case, dtype):
         np.testing.assert_allclose(
             compiled(*args), exact, rtol=1e-4 if dtype == "float32" else 1e-12, atol=1e-6
         )
+
+
+DRAWS = {
+    "numbers": lambda key: jax.random.uniform(key, (64,)),
+    "of two shapes": lambda key: [
+        jax.random.uniform(k, (3, i)) for i, k in enumerate(jax.random.split(key), 1)
+    ],
+    "bytes": lambda key: jax.random.bits(key, (4, 6), "uint8"),
+    "wide": lambda key: jax.random.bits(key, (20,), "uint64"),
+    "keys": lambda key: jax.random.split(key, (3, 7)),
+    "of many keys": lambda key: jax.vmap(lambda k: jax.random.bits(k, (3, 2)))(jax.random.split(key, 6)),
+    "keys of many keys": lambda key: jax.vmap(lambda k: jax.random.split(k, 3))(jax.random.split(key, 4)),
+}
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("case", DRAWS)
+def test_random_numbers(case, typed):
+    """XLA counts a hash as a hundred operations for each word."""
+    f = DRAWS[case]
+    with jax.enable_x64(True):
+        key = (jax.random.key if typed else jax.random.PRNGKey)(7)
+        compiled = ft.jit(f).lower(key).compile()
+        assert compiled.cost_analysis()["flops"] < 1000
+        for drawn, expected in zip(*map(jax.tree.leaves, (compiled(key), jax.jit(f)(key))), strict=True):
+            assert drawn.dtype == expected.dtype
+            assert (drawn == expected).all()
 
 
 LEFT = {  # to XLA
