@@ -11,6 +11,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import Enum
 from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -32,7 +33,7 @@ from functrans.ir.tracebacks import boundary, hide_frames
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_checked_map, settings
 from functrans.passes.compiler_options import Other, explain_option, local
-from functrans.primitives.calls.jit import axes_in_loops, speaks_of_others_axes
+from functrans.primitives.calls.jit import axes_in_loops, is_inlined, speaks_of_others_axes
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name, update_wrapper
@@ -54,7 +55,7 @@ class _Options(TypedDict, total=False):
     keep_unused: bool
     device: Device
     backend: str | None
-    inline: bool
+    inline: bool | Enum
     compiler_options: dict[str, str | int | float | bool] | None
     passes: Iterable[str | Callable[[Program], Program]] | None
     cpu: str
@@ -78,7 +79,7 @@ def jit(
     keep_unused: bool = False,
     device: Device = None,
     backend: str | None = None,
-    inline: bool = False,
+    inline: bool | Enum = False,
     compiler_options: dict[str, str | int | float | bool] | None = None,
     passes: Iterable[str | Callable[[Program], Program]] | None = None,
     cpu: str = "fast",
@@ -92,7 +93,8 @@ def jit(
         compiles again.
       donate_argnums, donate_argnames: arguments whose buffers are donated to the results.
       in_shardings, out_shardings, device, backend, keep_unused, compiler_options: as in `jax.jit`.
-      inline: inside another transformation, inline the operations instead of recording a call.
+      inline: inside another transformation, inline the operations instead of recording a call. A
+        `jax.Inline` says it in more detail.
       passes: names of the optimization passes that run before XLA. Left out: all;
         `("exact",)`: those that keep every rounding; `("fast_math",)`: all, assuming no NaN and no
         infinity; `("dead_code", "simplify")`: these two; `()`: none. The sequence may also contain
@@ -129,7 +131,7 @@ def jit(
     if fun is None:
         return with_options
     check_callable(fun, "jit")
-    inline = options.pop("inline")
+    inline = is_inlined(options.pop("inline"))
     del options["passes"], options["cpu"]
     chain = ("default",) if passes is None else all_passes.chosen(passes)
     if options.pop("compiler_options") is None:

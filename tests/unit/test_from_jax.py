@@ -179,6 +179,23 @@ def test_short_functions_leave_no_call():
     assert [e.primitive.name for e in ft.make_ir(from_jax(J.median))(V).equations] == ["jit"]
 
 
+INLINED = {False: False, True: True}
+if hasattr(jax, "Inline"):
+    INLINED |= {kind: "JAX" in kind.name for kind in jax.Inline}
+
+
+@pytest.mark.parametrize("inline", INLINED)
+@pytest.mark.parametrize("jitted", [jax.jit, ft.jit])
+def test_calls_are_inlined_where_the_user_says_so(jitted, inline):
+    """Others stay calls: a jitted function is traced once, and runs as one under `ft.grad` without `jit`."""
+    f = jitted(lambda x: 2.0 * J.sin(x) * J.cos(x) * J.tanh(x) * J.exp(x) * J.square(x), inline=inline)
+    program = ft.make_ir(lambda x: f(x) + f(-x))(V)
+    calls = [e.params["program"] for e in program.equations if e.primitive.name == "jit"]
+    assert len(calls) == (0 if INLINED[inline] else 2)
+    assert len({id(p) for p in calls}) <= 1
+    np.testing.assert_allclose(ft.vmap(f)(V), jax.jit(f)(V), rtol=1e-5)
+
+
 def test_equations_know_the_line_of_the_function():
     def f(x):
         y = J.sin(x)

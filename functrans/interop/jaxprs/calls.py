@@ -35,7 +35,7 @@ from functrans.ir.program import Equation, Literal, Program, Var, hoist_constant
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
 from functrans.primitives.calls.jax_call import at_places, jax_call
-from functrans.primitives.calls.jit import jit
+from functrans.primitives.calls.jit import is_inlined, jit
 from functrans.primitives.control_flow.cond import INDEX
 from functrans.primitives.control_flow.cond import cond as choose
 from functrans.primitives.control_flow.scan import scan
@@ -66,7 +66,7 @@ def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
     closed = closed_like(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
     values = _laid_out(operands, p.get("in_shardings", ()))
-    if p.get("inline") or _is_short(closed.jaxpr):
+    if is_inlined(p.get("inline")) or _is_short(closed.jaxpr):
         outs = run(closed.jaxpr, constants_of(closed), values)
     else:
         made, consts = program(closed, p.get("name", ""))

@@ -49,6 +49,13 @@ from functrans.trace import (
 from functrans.tracer import CONCRETE
 
 
+def is_inlined(inline: Any) -> bool:
+    """Return whether a call with this option of `jit` is written out: True or, since JAX 0.11, one of
+    the `jax.Inline` with which JAX does so. The others are calls, and False is one of these."""
+    name: str | None = getattr(inline, "name", None)
+    return bool(inline) if name is None else name.startswith("JAX_")
+
+
 class Jit(HigherOrderPrimitive):
     """Run `program` on the operands."""
 
