@@ -33,8 +33,11 @@ def unfused(program: Program, on_this_cpu: bool) -> Program:
 
 
 def _unfused(program: Program, on_this_cpu: bool) -> Program:
+    settled = program.marks.settled
     for rewrite in (apart, computed_once, by_rows, hashes_apart) if on_this_cpu else (apart,):
         program = rewrite(program)
+    if settled:  # by `cpu="plain"`, or as a part of a kernel
+        program.mark(settled=True)
     return program
 
 

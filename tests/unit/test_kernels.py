@@ -228,7 +228,8 @@ def test_what_is_known_and_not_finite_stays(turns: int):
 def test_plainly():
     plain = ft.jit(simulated, cpu="plain")
     nested = ft.jit(lambda x: ft.jit(simulated)(jnp.sort(x)), cpu="plain")
-    for f in (plain, nested):
+    beside_keys = ft.jit(lambda x: (simulated(x), jax.random.split(KEY)), cpu="plain")
+    for f in (plain, nested, beside_keys):
         assert "small_call" not in f.lower(X).as_text()
     report = ft.passes.explain(plain)(X)
     assert all("cpu=" in str(obstacle) for _, obstacle in report.loops)
