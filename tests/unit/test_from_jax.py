@@ -196,6 +196,23 @@ def test_calls_are_inlined_where_the_user_says_so(jitted, inline):
     np.testing.assert_allclose(ft.vmap(f)(V), jax.jit(f)(V), rtol=1e-5)
 
 
+def test_jitted_functions_with_rules_are_translated_once(monkeypatch):
+    translate, translated = counting(walk.apply)
+    monkeypatch.setattr(walk, "apply", translate)
+
+    @jax.jit
+    @jax.custom_jvp
+    def cube(x):
+        return x**3
+
+    cube.__wrapped__.defjvp(lambda x, dx: (cube(*x), 3 * x[0] ** 2 * dx[0]))
+    counts = []
+    for x in (1.0, 2.0, 3.0):
+        assert ft.grad(lambda x: cube(x) * 2.0)(x) == 6 * x**2
+        counts.append(len(translated))
+    assert counts[0] == counts[1] == counts[2] > 0
+
+
 def test_equations_know_the_line_of_the_function():
     def f(x):
         y = J.sin(x)

@@ -54,11 +54,12 @@ from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.reductions.folds import reduce_or
-from functrans.trace import bind, evaluate, literal, materialize, stage, typeof
+from functrans.trace import bind, evaluate, literal, materialize, stage, staging_trace, typeof
 
 # --- calls ----------------------------------------------------------------------------------------
 
 _SHORT = 6  # most equations of a call that is inlined
+_WITH_RULES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 
 
 @means("jit closed_call call eval_jaxpr custom_partitioning")
@@ -76,8 +77,12 @@ def _call(eqn: Any, *operands: Any) -> Any:
 
 def _is_short(jaxpr: Any) -> bool:
     """Return whether to inline a call. Random draws stay calls: XLA would fuse them with what
-    follows and round differently from JAX."""
-    return len(jaxpr.eqns) <= _SHORT and not any(e.primitive.name == "random_bits" for e in jaxpr.eqns)
+    follows and round differently from JAX. Without `jit` so do functions with custom rules, which would
+    be traced anew each time."""
+    if len(jaxpr.eqns) > _SHORT:
+        return False
+    names = {e.primitive.name for e in jaxpr.eqns}
+    return "random_bits" not in names and (staging_trace() is not None or names.isdisjoint(_WITH_RULES))
 
 
 def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
