@@ -299,7 +299,8 @@ class Primitive:
         return [True]
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
-        """Return the equation for some of its results, for a primitive that overrides `reached`.
+        """Return the equation for some of its results, if they may need fewer operands; else the whole
+        equation. A primitive that overrides `reached` overrides this too.
 
         Example:
           >>> import functrans as ft, functrans.numpy as jnp
@@ -309,7 +310,7 @@ class Primitive:
           >>> loop.primitive.part(loop, [True, False])
           <f32[] = scan ~f32[] f32[3]>
         """
-        raise self.missing("part")
+        return equation
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """Return short text for some parameters ("" for none), and the other parameters by name.

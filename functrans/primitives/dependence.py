@@ -62,10 +62,26 @@ def _reached(program: Program, moving: tuple[bool, ...]) -> list[bool]:
 
 def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
     """Return which inputs the wanted outputs depend on."""
-    outputs = [y for y, w in zip(program.outputs, wanted, strict=True) if w]
-    read: set[Any] = {v for e in prune(program.equations, outputs) for v in e.inputs}
-    read.update(outputs)
+    read: set[Any] = {v for e in memo(program, _needed, tuple(wanted)) for v in e.inputs}
+    read.update(compress(program.outputs, wanted))
     return [v in read for v in program.inputs]
+
+
+def _needed(program: Program, wanted: tuple[bool, ...]) -> list[Equation]:
+    """Return the equations that the wanted outputs need or that have an effect. Of an equation with
+    results that are not needed only a part is: so what is read is what `reached` is reached from."""
+    read: set[Any] = set(compress(program.outputs, wanted))
+    kept = []
+    for e in reversed(program.equations):
+        if not e.primitive.has_effects(e.params):
+            own = [v in read for v in e.outputs]
+            if not any(own):
+                continue
+            e = e if all(own) else e.primitive.part(e, own)
+        kept.append(e)
+        read.update(e.inputs)
+    kept.reverse()
+    return kept
 
 
 def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]) -> Program:
@@ -74,9 +90,11 @@ def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]
 
 
 def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool, ...]) -> Program:
-    kept = list(compress(program.outputs, outputs))
+    equations = memo(program, _needed, outputs)
     return program.replace(
-        inputs=compress(program.inputs, inputs), equations=prune(program.equations, kept), outputs=kept
+        inputs=compress(program.inputs, inputs),
+        equations=equations,
+        outputs=compress(program.outputs, outputs),
     )
 
 

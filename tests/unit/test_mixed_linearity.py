@@ -49,12 +49,28 @@ def looped(x, ct):
     return jnp.cos(s) * c + ct
 
 
+def looped_in_loops(x, ct):
+    """Of the inner loop, `still` needs a part: the outer loop does not read all of its operands."""
+
+    def inner(still, c):
+        _, still, c = lax.while_loop(
+            lambda state: state[0] < 2, lambda s: (s[0] + 1, jnp.sin(s[1]), s[2] * s[1]), (0, still, c)
+        )
+        return still, c
+
+    s, c = lax.scan(lambda carry, _: (inner(*carry), None), (x, ct), None, length=2)[0]
+    _, s, c = lax.while_loop(lambda state: state[0] < 2, lambda s: (s[0] + 1, *inner(*s[1:])), (0, s, c))
+    return jnp.cos(s) * c
+
+
 def behind_a_barrier(x, ct):
     s, c = lax.optimization_barrier((x, ct))
     return jnp.exp(s) * c
 
 
-@pytest.mark.parametrize("rule", [called, checkpointed, scanned, branched, looped, behind_a_barrier])
+@pytest.mark.parametrize(
+    "rule", [called, checkpointed, scanned, branched, looped, looped_in_loops, behind_a_barrier]
+)
 def test_forward_mode_is_the_transpose_of_the_rule(rule):
     f = ft.custom_vjp(lambda x: jnp.sin(x) * x)
     f.defvjp(lambda x: (f(x), x), lambda x, ct: (rule(x, ct),))
