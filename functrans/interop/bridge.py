@@ -38,6 +38,7 @@ from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.operators import OPERATORS
+from functrans.numpy.promotion import captured
 from functrans.primitives.custom.calls import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
@@ -149,8 +150,10 @@ def _apply(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str
         outs = walk.results(equation, _literals(values, self.stages))
     except errors.FunctransError as error:
         raise _refused(error, equation) from None
-    # JAX code would apply NumPy semantics to a NumPy array
-    outs = [jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs]
+    if self.stages:  # what an operation that does nothing returns is traced too, as in JAX
+        outs = [y if y.__class__ in OURS else captured(y) for y in outs]
+    else:  # JAX code would apply NumPy semantics to a NumPy array
+        outs = [jax.numpy.asarray(y) if isinstance(y, np.ndarray) else y for y in outs]
     if not (equation.is_strong() and all([not typeof(y).weak_type for y in outs])):
         wanted = [walk.type_of_aval(v.aval) for v in equation.outvars]
         outs = [as_type(y, t) for y, t in zip(outs, wanted, strict=True)]
@@ -202,10 +205,16 @@ def _bind_high_level(trace: Any, values: Sequence[Any], avals: Any, params: dict
 @_at_home
 def _stage_value(self: Bridge, x: Any) -> Any:
     """Lift a value into the trace; while a program is recorded, a number becomes a literal."""
-    if x.__class__ not in OURS and _is_ours(self, [x]) and not isinstance(x, AnyTracer):
-        with set_current_trace(self.parent):
-            x = _known(x, self.stages)
-    return x if x.__class__ in OURS else self.parent.stage_value(x)
+    if x.__class__ in OURS:
+        return x
+    if isinstance(x, AnyTracer) or not _is_ours(self, [x]):
+        return self.parent.stage_value(x)
+    with set_current_trace(self.parent):
+        x = _known(x, self.stages)
+        if x.__class__ in OURS:
+            return x
+        x = self.parent.stage_value(x)
+        return captured(x) if self.stages else x
 
 
 @_at_home

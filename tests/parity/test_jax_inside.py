@@ -212,6 +212,23 @@ def test_traced_values_are_arrays_and_tracers_of_jax():
         transform(look)(value)
 
 
+def test_what_is_made_while_a_program_is_recorded_is_traced():
+    """Libraries make an array to ask whether they run inside of `jit` (pennylane)."""
+
+    def look(x):
+        made = [J.array([0]), J.array(0), J.asarray(np.ones(2)), J.array([0.5], dtype="float32")]
+        return jax.device_put([x, *made, np.ones(2), *made])
+
+    def traced(transformed):
+        found = []
+        transformed(lambda x: found.extend([isinstance(y, jax.core.Tracer) for y in look(x)]) or x)(X)
+        return found
+
+    for ours, theirs in ((ft.jit, jax.jit), (ft.vmap, jax.vmap), (lambda f: ft.jit(ft.vmap(f)), jax.jit)):
+        assert traced(ours) == traced(theirs)
+    assert_close(ft.jit(look)(X), jax.jit(look)(X))
+
+
 def test_what_is_filled_is_no_constant():
     program = ft.make_ir(lambda x: x + J.zeros((1000, 1000)).sum())(1.0)
     assert not any(np.size(v) > 1 for p in ft.ir.text.with_nested(program) for v in p.values)
