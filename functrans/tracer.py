@@ -40,9 +40,11 @@ class Tracer(JaxTracer):
     __slots__ = ("owner", "ref", "type")
 
     __array_priority__ = 1000
+    __module__ = "jax.core"  # libraries for several backends (opt_einsum, autoray) ask for that of a class
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        cls.__module__ = Tracer.__module__
         _TYPE_OF[cls] = _TYPE_OF[Tracer]
         ARRAYS.add(cls)
         OURS.add(cls)

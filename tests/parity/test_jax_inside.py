@@ -12,6 +12,7 @@ import threading
 import jax
 import jax.numpy as J
 import numpy as np
+import opt_einsum
 import pytest
 from jax import lax as L
 from jax.experimental.ode import odeint
@@ -227,6 +228,18 @@ def test_what_is_made_while_a_program_is_recorded_is_traced():
     for ours, theirs in ((ft.jit, jax.jit), (ft.vmap, jax.vmap), (lambda f: ft.jit(ft.vmap(f)), jax.jit)):
         assert traced(ours) == traced(theirs)
     assert_close(ft.jit(look)(X), jax.jit(look)(X))
+
+
+def test_the_module_of_a_traced_value_says_that_it_is_of_jax():
+    """Libraries for several kinds of arrays go by the class's module (opt_einsum, autoray)."""
+
+    def chained(x, y):
+        assert type(x).__module__.partition(".")[0] == "jax"
+        return opt_einsum.contract("ij,jk->k", x, y)
+
+    x, y = J.ones((2, 3)), J.ones((3, 4))
+    assert_close(ft.jit(chained)(x, y), x.sum(0) @ y)
+    assert_close(ft.grad(lambda x: chained(x, y).sum())(x), 4 * x)
 
 
 def test_what_is_filled_is_no_constant():
