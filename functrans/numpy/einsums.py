@@ -8,6 +8,7 @@ from typing import Any
 
 import opt_einsum
 from jax.lax import PrecisionLike
+from opt_einsum.parser import convert_interleaved_input
 
 from functrans.caching import cached
 from functrans.ir.source import brief
@@ -74,22 +75,15 @@ def einsum(
 
 
 def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Convert einsum(x, [0, 1], y, [1, 2], [0, 2]) to letters."""
-    operands, lists = given[: len(given) // 2 * 2 : 2], given[1::2]
-    result = given[-1] if len(given) % 2 else None
-
-    def letters(axes: Any) -> str:
-        return "".join("..." if a is Ellipsis else opt_einsum.get_symbol(a) for a in axes)
-
+    """Convert einsum(x, [0, 1], y, [1, 2], [0, 2]) to letters. Lists may hold anything with an order."""
     try:
-        formula = ",".join(map(letters, lists))
+        return convert_interleaved_input(given)
     except TypeError:
         raise invalid(
             "einsum",
             f"the first argument must be the subscripts, got {brief(given[0])}",
             'Write einsum("ij,jk->ik", x, y), or einsum(x, [0, 1], y, [1, 2]).',
         ) from None
-    return formula if result is None else f"{formula}->{letters(result)}", operands
 
 
 def _hashable(optimize: Any) -> Any:
