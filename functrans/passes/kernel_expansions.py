@@ -324,6 +324,10 @@ def _comparisons(e: Equation) -> int:
     return _whole(e) * e.inputs[0].type.shape[e.params["dimension"]] // 8  # of a vector at once
 
 
+def _updates(e: Equation) -> int:
+    return e.inputs[2].type.size
+
+
 RULES: dict[Any, Any] = {add: _vector_of_pads, concatenate: _vector}  # applied before the expansions
 
 FORMS: dict[Any, Form] = {
@@ -331,5 +335,9 @@ FORMS: dict[Any, Form] = {
     dot_general: Form(_product, _is_plain, _work, _sums_many),
     **{p: Form(write, takes, _whole) for p, (write, takes) in FACTORIZATIONS.items()},
     sort: Form(_sorted, _are_few_numbers, _comparisons),
-    **{p: Form(scattered(p.combine), can_be_written, lambda e: e.inputs[2].type.size) for p in SCATTERS},
+    **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
+}
+SHORTER: dict[Any, Form] = {  # the same, in a kernel with too many windows to unroll
+    **FORMS,
+    **{p: Form(scattered(p.combine, unrolled=1), can_be_written, _updates) for p in SCATTERS},
 }

@@ -1,5 +1,5 @@
 """Expansions of scatters inside a kernel: each window is read, updated and written back, one after the
-other, if it is inside x. A few windows are unrolled, more are a loop.
+other, if it is inside x. A few windows are unrolled, more are a loop, and so are all in a kernel of many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from functrans.ir.program import PRIMITIVES, Equation
+from functrans.ir.program import PRIMITIVES, Equation, Program
+from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.bitwise import and_
@@ -19,20 +20,22 @@ from functrans.primitives.elementwise.families import ge, le
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import Windows
+from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape, transpose
 from functrans.trace import bind, literal, stage, typeof
 
 UNROLLED = 16  # scatters of up to this many windows are unrolled
+MOST = 64  # in a kernel of more windows they are not: LLVM takes tens of milliseconds for each
 
 
-def scattered(combine: str | None) -> Callable[..., Any]:
+def scattered(combine: str | None, unrolled: int = UNROLLED) -> Callable[..., Any]:
     """Return the expansion of a scatter, given the primitive that combines an element and its update."""
 
     def write(x: Any, i: Any, updates: Any, *, mode: str, **params: Any) -> Any:
         shape, windows = typeof(i).shape[:-1], Windows.of(params)
         one: Callable[..., Any] = functools.partial(_written, combine, windows, mode)
-        if prod(shape) > UNROLLED:
+        if prod(shape) > unrolled:
             return _in_turn(one, x, i, updates, windows)
         for place in np.ndindex(shape):
             at = dict(zip(windows.indices, place, strict=True))
@@ -110,3 +113,10 @@ def can_be_written(e: Equation) -> bool:
     if not x.shape or not i.size or dtype_class(x.dtype) == "key":
         return False
     return max(i.shape[:-1], default=0) <= np.iinfo(i.dtype).max
+
+
+def unrolled_windows(program: Program) -> int:
+    """Return the number of windows that the scatters of a program and those nested in it unroll."""
+    scatters = [e for p in with_nested(program) for e in p.equations if e.primitive in SCATTERS]
+    counts = [prod(e.inputs[1].type.shape[:-1]) for e in scatters]
+    return sum([n for n in counts if n <= UNROLLED])

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -38,7 +38,9 @@ from functrans.passes.kernel_axes import with_short_rows_as_loops
 from functrans.passes.kernel_expansions import (
     FORMS,
     RULES,
+    SHORTER,
     SUMS,
+    Form,
     by_words,
     in_steps,
     products,
@@ -46,6 +48,7 @@ from functrans.passes.kernel_expansions import (
     words,
 )
 from functrans.passes.kernel_factorizations import is_a_loop
+from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
 from functrans.primitives.base import own_cost
@@ -179,21 +182,23 @@ def _kernel(
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot
     compile it."""
-    program = with_short_rows_as_loops(everywhere(_in_forms, program, "forms"))
+    forms = SHORTER if unrolled_windows(program) > MOST else FORMS
+    expanded = everywhere(lambda p: _in_forms(p, forms), program, ("forms", forms is FORMS))
+    program = with_short_rows_as_loops(expanded)
     alone = everywhere(_finished, program, "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
-def _in_forms(program: Program) -> Program:
+def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
     """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
     if not any([e.primitive in FORMS for e in program.equations]):
         return program
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
-        form = FORMS.get(e.primitive)
+        form = forms.get(e.primitive)
         if form is None or not form.takes(e):
             return bind(e.primitive, values, e.params)
         return form.write(*values, **e.params)
