@@ -31,7 +31,7 @@ _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
 # Parameters that may also be Python integers, which decide how JAX computes the result: a `shift`.
 _MAY_BE_INTEGER = re.compile(r"(^|\| )int( \||$)|Sequence\[int\]")
 # In the annotation of a result that is not an array.
-_OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer)\b")
+_OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer|ConvDimensionNumbers)\b")
 # Functions that read external data, or the setting of the default kind of random keys, which must be
 # read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
@@ -119,6 +119,12 @@ class _Delegated(JaxFunction):
             for i, (name, note) in enumerate(notes.items())
             if name not in options and name != "seed" and _MAY_BE_INTEGER.search(note)
         }
+        # the same of static parameters that may be lists
+        self.lists = {
+            name: i
+            for i, (name, note) in enumerate(notes.items())
+            if name in options and not jitted and "Sequence" in note
+        }
 
         @functools.wraps(fun)
         def reading(*args: Any, **kwargs: Any) -> Any:
@@ -147,6 +153,10 @@ class _Delegated(JaxFunction):
         if any([hasattr(x, "__jax_array__") for x in (*args, *kwargs.values())]):
             args = tuple([_held(x) for x in args])
             kwargs = {k: _held(x) for k, x in kwargs.items()}
+        if self.lists and list in map(type, (*args, *kwargs.values())):
+            places = self.lists.values()
+            args = tuple([_tupled(x) if i in places else x for i, x in enumerate(args)])
+            kwargs = {k: _tupled(x) if k in self.lists else x for k, x in kwargs.items()}
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
         if given_functions or self.in_python:
             out = self.fun(*map(_jaxs, args), **{k: _jaxs(x) for k, x in kwargs.items()})
@@ -220,6 +230,11 @@ def _known(x: Any) -> Any:
 def _python(x: Any) -> Any:
     """Return an integer of NumPy's as one of Python's."""
     return int(x) if isinstance(x, np.integer) else x
+
+
+def _tupled(x: Any) -> Any:
+    """Return a list and those inside as tuples, which are hashable."""
+    return tuple(map(_tupled, x)) if isinstance(x, (list, tuple)) else x
 
 
 def _is_known(x: Any) -> bool:

@@ -31,7 +31,9 @@ from functrans.errors import (
     InvalidIndex,
     NegativeSize,
     NotAnArray,
+    NotIntegers,
     TypeMismatch,
+    UnknownPadding,
     UnsupportedChoice,
     UnsupportedDtype,
 )
@@ -133,13 +135,20 @@ _OURS = {
 }
 
 
-_OF_WORDS = {"every element be nonnegative": NegativeSize, "Unsupported dtype": UnsupportedDtype}
+_OF_WORDS = {
+    "every element be nonnegative": NegativeSize,
+    "Unsupported dtype": UnsupportedDtype,
+    "Unrecognized padding type": UnknownPadding,
+    "must have an integer type": NotIntegers,
+    "tuple index out of range": AxisOutOfBounds,  # of a shape
+    "assignment index out of range": AxisOutOfBounds,
+}
 
 
 def our_class(error: Exception) -> type[Exception] | None:
     """Return our class for an error; a more specific one if its message says so."""
     found = _OURS.get(type(error))
-    words = "" if found is None else str(error)
+    words = str(error) if found is not None or type(error) is RuntimeError else ""
     return next((c for said, c in _OF_WORDS.items() if said in words and issubclass(c, type(error))), found)
 
 
@@ -240,6 +249,8 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
     first, *rest = said.strip().split("\n")
     if first.endswith("verifier errors:") and rest:
         first = rest[0].strip()
+    if our_class(error) is AxisOutOfBounds and " index out of range" in first:
+        first = f"an axis is out of bounds ({first})"
     what = first.rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
     advice = _KEYS if re.search("PRNG key (type|data)", what) else ""

@@ -14,7 +14,6 @@ if _TYPE_CHECKING:
     from functrans.lax.collective import *
     from functrans.lax.contraction import *
     from functrans.lax.control_flow import *
-    from functrans.lax.convolution import *
     from functrans.lax.elementwise import *
     from functrans.lax.exchange import *
     from functrans.lax.indexing import *
@@ -27,7 +26,6 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {},
-        "loops control_flow elementwise reduction contraction indexing barriers collective exchange "
-        "convolution",
+        "loops control_flow elementwise reduction contraction indexing barriers collective exchange",
         "functrans.ir.tracebacks.shown",
     )

@@ -15,12 +15,12 @@ from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.arguments import axis_index as place
 from functrans.lax.collective import members, names_of, over
-from functrans.lax.indexing import index_take
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.elementwise.families import add, ge, lt, mul, sub
 from functrans.primitives.elementwise.selection import clamp, select_n
+from functrans.primitives.indexing.gather import CLIP, gather
 from functrans.primitives.reductions.folds import reduce_max
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis, squeeze
@@ -420,10 +420,25 @@ def ragged_all_to_all(
     sender = iota(dtype=typeof(starts).dtype, shape=(n, k // n), dimension=0)
     sender = reshape(sender, shape=(k,))
     shift = add(mul(sender, literal(length, typeof(sender))), sub(starts, offsets))
-    place = add(index_take(shift, (which,), (0,)), iota(dtype=shift.dtype, shape=(m,), dimension=0))
-    found = index_take(rows, (place,), (0,))
+    place = add(_rows_at(shift, which), iota(dtype=shift.dtype, shape=(m,), dimension=0))
+    found = _rows_at(rows, place)
     received = broadcast_in_dim(received, shape=typeof(output).shape, dimensions=(0,))
     return select_n(received, output, found)
+
+
+def _rows_at(x: Any, i: Any) -> Any:
+    """Return x[i] for a vector of row numbers, clamped to those that there are."""
+    t, n = typeof(x), typeof(i).size
+    return gather(
+        x,
+        reshape(i, shape=(n, 1)),
+        operand=tuple(range(t.ndim)),
+        indices=(t.ndim,),
+        slices=(t.ndim, *range(1, t.ndim)),
+        indexed=(0,),
+        sizes=(1, *t.shape[1:]),
+        mode=CLIP,
+    )
 
 
 def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) -> int:

@@ -405,7 +405,7 @@ def one_axis_where_an_order_is_needed(m, jnp):
     jnp.transpose(M, (1,))  # <-
 
 
-@misuse(errors.NotIntegers, "float32")
+@misuse(errors.NotIntegers, "integer type", "f32[2,1]")
 def gather_at_floats(m, jnp):
     numbers = m.lax.GatherDimensionNumbers((), (0,), (0,))
     m.lax.gather(X, np.ones((2, 1), np.float32), numbers, (1,))  # <-
@@ -441,7 +441,7 @@ def points_with_a_missing_coordinate(m, jnp):
     jnp.histogram2d(X, X[:2])  # <-
 
 
-@misuse(errors.UnknownPadding, "'SAMEE'", "'SAME'")
+@misuse(errors.UnknownPadding, "SAMEE", "'SAME'")
 def a_misspelt_padding(m, jnp):
     m.lax.conv(np.ones((1, 2, 4, 4)), np.ones((2, 2, 2, 2)), (1, 1), "SAMEE")  # <-
 

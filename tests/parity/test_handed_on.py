@@ -270,6 +270,22 @@ def test_what_reads_a_file_reads_it_again(tmp_path):
 
 
 @pytest.mark.smoke
+def test_lists_of_sizes_and_numbers_of_axes_stay_python_s():
+    """A list is as good as a tuple, and traced once; a layout is numbers, not arrays."""
+    image, kernel, layout = jnp.ones((1, 5, 5, 2)), jnp.ones((3, 3, 2, 4)), ("NHWC", "HWIO", "NHWC")
+    numbers = ft.lax.conv_dimension_numbers(image.shape, kernel.shape, layout)
+    assert numbers == jax.lax.conv_dimension_numbers(image.shape, kernel.shape, layout)
+    assert {type(n) for n in numbers.lhs_spec} == {int}
+
+    def convolved(x, k):
+        return ft.lax.conv_general_dilated(x, k, [1, 1], [(1, 1), (1, 1)], dimension_numbers=numbers)
+
+    assert convolved(image, kernel).shape == (1, 5, 5, 4)
+    program = ft.make_ir(convolved)(image, kernel)
+    assert [e.primitive.name for e in program.equations] == ["conv_general_dilated"]
+
+
+@pytest.mark.smoke
 def test_folds_of_windows_begin_where_they_are_told():
     def folded(lib, n, start):
         return lambda x: lib.lax.reduce_window(x, start, lambda a, b: n.add(a, b), (2,), (1,), "SAME")

@@ -14,12 +14,16 @@ from functrans import lax
 from functrans.flags import flags
 from functrans.interop.jaxprs.walk import Imported, like, means, opaque, plain, repeated, same, spread, traced
 from functrans.ir.program import PRIMITIVES
-from functrans.ir.types import dtype_class, float0
+from functrans.ir.types import ArrayType, dtype_class, float0
+from functrans.lax.arguments import mode_of, promises
+from functrans.lax.contraction import contraction_options
+from functrans.primitives.distributed.collective import fold, unfold
 from functrans.primitives.elementwise.bitwise import xor
 from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast, convert_element_type
 from functrans.primitives.elementwise.families import full_like, lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.primitives.random import bits as prims
 from functrans.primitives.shape.joining import concatenate, stack
 from functrans.primitives.shape.joining import split as cut
@@ -198,9 +202,31 @@ def _dot_general(eqn: Any, x: Any, y: Any) -> Any:
 
 @means("conv_general_dilated")
 def _conv(eqn: Any, x: Any, y: Any) -> Any:
-    how = eqn.params | {"padding": plain(eqn.params["padding"]), "out_sharding": None}
-    how["preferred_element_type"] = _preferred(eqn, x)
-    return lax.conv_general_dilated(x, y, **how)
+    """Name the axes: 0 examples, 1 input features, 2 output features, then spatial axes, then groups.
+    Groups are the outer part of features or examples, so a reshape splits them off."""
+    p, n = eqn.params, typeof(x).ndim
+    numbers, spatial = p["dimension_numbers"], tuple(range(3, 1 + n))
+    options = contraction_options(p["precision"], _preferred(eqn, x))
+    axes = [
+        tuple([name for _, name in sorted(zip(spec, (*own, *spatial), strict=True))])
+        for spec, own in zip(numbers, ((0, 1), (2, 1), (0, 2)), strict=True)
+    ]
+    groups = p["feature_group_count"] * p["batch_group_count"]
+    lhs, rhs, out = numbers
+    places = lhs[p["feature_group_count"] > 1], rhs[0], out[1]
+    if groups > 1:
+        axes = [(*a[:i], 1 + n, *a[i:]) for a, i in zip(axes, places, strict=True)]
+        x, y = unfold(x, places[0], (groups,)), unfold(y, places[1], (groups,))
+    made = PRIMITIVES["conv_general_dilated"](
+        x,
+        y,
+        **dict(zip(("lhs", "rhs", "out"), axes, strict=True)),
+        spatial=spatial,
+        strides=plain(p["window_strides"]),
+        **{name: plain(p[name]) for name in ("padding", "lhs_dilation", "rhs_dilation")},
+        **options,
+    )
+    return fold(made, places[2], 2) if groups > 1 else made
 
 
 # --- operations at computed indices ---------------------------------------------------------------
@@ -225,32 +251,57 @@ def _dynamic_update_slice(eqn: Any, x: Any, u: Any, *starts: Any) -> Any:
     return dynamic_update_slice(x, u, *_starts(starts))
 
 
+def _windows(
+    x: Any, i: Any, windows: Any, dropped: Any, indexed: Any, batch: Any, batch_of: Any
+) -> dict[str, Any]:
+    """Convert XLA's dimension numbers to names of axes: 0.. for x, and further ones for the axes of the
+    indices that are not batch axes."""
+    n, m = typeof(x).ndim, typeof(i).ndim - 1
+    shared = dict(zip(batch_of, batch, strict=True))
+    indices = tuple([shared.get(j, n + j) for j in range(m)])
+    rest, kept = iter(indices), iter([d for d in range(n) if d not in dropped and d not in batch])
+    slices = tuple([next(kept) if k in windows else next(rest) for k in range(m + len(windows))])
+    return {"operand": tuple(range(n)), "indices": indices, "slices": slices, "indexed": plain(indexed)}
+
+
+def _promises(eqn: Any) -> dict[str, Any]:
+    p = eqn.params
+    return promises(mode_of(p["mode"], PROMISE, ""), p["indices_are_sorted"], p["unique_indices"])
+
+
 @means("gather")
 def _gather(eqn: Any, x: Any, i: Any) -> Any:
-    how = dict(eqn.params)
-    numbers, sizes = how.pop("dimension_numbers"), list(how.pop("slice_sizes"))
-    for axis in numbers.operand_batching_dims:
+    d, sizes, how = eqn.params["dimension_numbers"], list(eqn.params["slice_sizes"]), _promises(eqn)
+    for axis in d.operand_batching_dims:
         sizes[axis] = 1  # JAX's vmap over no examples gives 0
-    return lax.gather(x, i, numbers, sizes, **how)
+    roles = d.offset_dims, d.collapsed_slice_dims, d.start_index_map
+    axes = _windows(x, i, *roles, d.operand_batching_dims, d.start_indices_batching_dims)
+    fill = eqn.params["fill_value"]
+    if how["mode"] == FILL and fill is not None:
+        how["fill"] = np.asarray(fill).item()
+    return gather(x, i, **axes, sizes=plain(sizes), **how)
 
 
 @means("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max")
 def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
-    names = ("indices_are_sorted", "unique_indices", "mode")
-    how = {name: eqn.params[name] for name in names}
-    numbers, body = eqn.params["dimension_numbers"], eqn.params["update_jaxpr"]
-    name = eqn.primitive.name
+    d, name = eqn.params["dimension_numbers"], eqn.primitive.name
+    roles = d.update_window_dims, d.inserted_window_dims, d.scatter_dims_to_operand_dims
+    how = _windows(x, i, *roles, d.operand_batching_dims, d.scatter_indices_batching_dims)
+    size = dict(zip(how["slices"], typeof(u).shape, strict=True))
+    windows = set(size) - set(how["indices"])
+    how["sizes"] = tuple([size[a] if a in windows else 1 for a in how["operand"]])
+    how |= _promises(eqn)
+    body = eqn.params["update_jaxpr"]
     if name != "scatter" or body is None or body.outvars[0] is body.invars[1]:
-        return getattr(lax, name.replace("-", "_"))(x, i, u, numbers, **how)
-
-    def function(value: Any) -> Any:  # lax.scatter_apply passes all elements at once
-        t = typeof(value)
-        each = jaxpr_as_fun(ClosedJaxpr(body, ()))
-        for _ in t.shape:
-            each = jax.vmap(each)
-        return Imported(*traced(each, [t, t]), "scatter_apply")([value, value])[0]
-
-    return lax.scatter_apply(x, i, function, numbers, update_shape=typeof(u).shape, **how)
+        return PRIMITIVES[name.replace("-", "_")](x, i, u, **how)
+    # lax.scatter_apply: the function of all elements, where something is scattered to
+    t, count = typeof(x), np.dtype(np.int32)
+    each = jaxpr_as_fun(ClosedJaxpr(body, ()))
+    for _ in t.shape:
+        each = jax.vmap(each)
+    changed = Imported(*traced(each, [t, t]), "scatter_apply")([x, x])[0]
+    zeros, ones = literal(0, ArrayType(t.shape, count)), literal(1, ArrayType(typeof(u).shape, count))
+    return select_n(lt(0, PRIMITIVES["scatter_add"](zeros, i, ones, **how)), x, changed)
 
 
 # --- random keys: a program works on their data ---------------------------------------------------
