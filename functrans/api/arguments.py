@@ -139,11 +139,11 @@ class Chosen:
     def __init__(self, name: str, fun: Any, argnums: Any):
         check_callable(fun, name)
         self.fun = fun
-        self.several = True  # whether argnums is a sequence
+        self.several: bool = True  # whether argnums is a sequence
         try:
             if isinstance(argnums, int) or not np.ndim(argnums):
                 argnums, self.several = (argnums,), False
-            self.numbers = tuple([operator.index(i) for i in argnums])
+            self.numbers: tuple[int, ...] = tuple([operator.index(i) for i in argnums])
         except TypeError:
             raise errors.NotAnArray(
                 f"argnums must be an int or a sequence of ints, the positions of the arguments to "

@@ -362,7 +362,7 @@ class Nested:
         self.serial = serial
         self.statics = statics
         self.inline = inline
-        self.cache = Cache("jitted functions as programs", 1024)
+        self.cache: Cache = Cache("jitted functions as programs", 1024)
 
     def clear(self) -> None:
         self.cache.clear()

@@ -107,10 +107,10 @@ class JaxFunction:
 
     def __init__(self, fun: Callable[..., Any], argnums: Any, argnames: Any):
         self.fun = fun
-        self.statics = StaticArguments(fun, argnums, argnames)
-        self.name = function_name(fun).rpartition(".")[2]
-        self.cache = Cache("functions of JAX", _KEPT)
-        self.at_once = True  # try `compiled` first; False once it did not accept a call
+        self.statics: StaticArguments = StaticArguments(fun, argnums, argnames)
+        self.name: str = function_name(fun).rpartition(".")[2]
+        self.cache: Cache = Cache("functions of JAX", _KEPT)
+        self.at_once: bool = True  # try `compiled` first; False once it did not accept a call
 
         @functools.wraps(fun)
         def compiled(*args: Any, **kwargs: Any) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import ufuncs
 from functrans.numpy.arithmetic import logaddexp
-from functrans.numpy.promotion import axis_index, cast, invalid, mismatch, to_inexact, value_of
+from functrans.numpy.promotion import cast, mismatch, to_inexact, value_of
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.arithmetic import integer_pow
 from functrans.primitives.elementwise.families import add, ge, le, mul, neg, splat
@@ -22,11 +22,10 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erfc
 from functrans.primitives.elementwise.transcendental import exp, log1p, logistic
 from functrans.primitives.elementwise.transcendental import tanh as tanh_of
-from functrans.primitives.shape.moving import slice_axis
 from functrans.trace import Tracer, typeof
 from functrans.typing import Array, ArrayLike
 
-__all__ = ["gelu", "glu", "log_sigmoid", "relu", "sigmoid", "silu", "softplus", "swish", "tanh"]
+__all__ = ["gelu", "relu", "sigmoid", "silu", "softplus", "swish", "tanh"]
 
 
 # --- operands -------------------------------------------------------------------------------------
@@ -135,15 +134,6 @@ def softplus(x: ArrayLike) -> Array:
 
 
 @composite
-def log_sigmoid(x: ArrayLike) -> Array:
-    """log(sigmoid(x)).
-
-    Source: `jax.nn.log_sigmoid`.
-    """
-    return neg(softplus(neg(_floats(x, "log_sigmoid"))))
-
-
-@composite
 def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     """x * Phi(x), where Phi is the normal cumulative distribution function.
 
@@ -165,18 +155,3 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     inner = add(x, mul(integer_pow(x, y=3), 0.044715))
     tail = tanh_of(mul(inner, splat(math.sqrt(2 / math.pi), t)))
     return mul(x, mul(add(tail, 1.0), 0.5))
-
-
-@composite
-def glu(x: ArrayLike, axis: int = -1) -> Array:
-    """The first half along an axis, times the sigmoid of the second half.
-
-    Source: `jax.nn.glu`.
-    """
-    x = _must_be_float(x, "glu")
-    t = typeof(x)
-    axis = axis_index(axis, t.ndim, "glu")
-    n = t.shape[axis]
-    if n % 2:
-        raise invalid("glu", f"axis {axis} of {t} must have an even size")
-    return mul(slice_axis(x, axis, 0, n // 2), logistic(slice_axis(x, axis, n // 2, n)))

@@ -1,44 +1,28 @@
-"""Functions along axes: softmax, logsumexp and related functions, one_hot, standardize."""
+"""Functions along axes: softmax, log_softmax, logsumexp."""
 
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
-import jax
 import numpy as np
 
-from functrans.ir.types import canonical_dtype, dtype_class, is_inexact
-from functrans.lax.arguments import placeable, sizes_of
-from functrans.numpy import moments, ufuncs
-from functrans.numpy.promotion import (
-    align_all,
-    axes_of,
-    axis_index,
-    cast,
-    expand,
-    inexact_dtype,
-    invalid,
-    mask_of,
-    user_dtype,
-    value_of,
-)
+from functrans.ir.types import dtype_class, is_inexact
+from functrans.numpy.promotion import align_all, axes_of, cast, expand, inexact_dtype, mask_of, value_of
 from functrans.primitives.calls.jit import composite
-from functrans.primitives.elementwise.arithmetic import is_finite, max_, sign
+from functrans.primitives.elementwise.arithmetic import is_finite, sign
 from functrans.primitives.elementwise.complex_numbers import abs_, real
 from functrans.primitives.elementwise.conversion import convert_element_type, strong
-from functrans.primitives.elementwise.families import add, eq, lt, mul, ne, splat, sub
+from functrans.primitives.elementwise.families import add, lt, mul, ne, splat, sub
 from functrans.primitives.elementwise.selection import select_n, stop_gradient
-from functrans.primitives.elementwise.transcendental import exp, log, rsqrt
+from functrans.primitives.elementwise.transcendental import exp, log
 from functrans.primitives.reductions.folds import reduce_max, reduce_sum
 from functrans.primitives.reductions.folds import softmax as powers_over_sum
-from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes, reshape
 from functrans.trace import Tracer, typeof
-from functrans.typing import Array, ArrayLike, Axis, Device, DTypeLike, PyTree
+from functrans.typing import Array, ArrayLike, Axis, PyTree
 
-__all__ = ["log_softmax", "logsumexp", "one_hot", "softmax", "standardize"]
+__all__ = ["log_softmax", "logsumexp", "softmax"]
 
 Axes = tuple[int, ...]
 
@@ -204,97 +188,3 @@ def logsumexp(
         out = _with_ones(out, t.shape, axes)
         signed = _with_ones(signed, t.shape, axes) if return_sign else None
     return (out, signed) if return_sign else out
-
-
-# --- one-hot, standardize -------------------------------------------------------------------------
-
-
-@placeable
-def one_hot(
-    x: ArrayLike,
-    num_classes: int | Array,
-    *,
-    dtype: DTypeLike | None = None,
-    axis: int | str = -1,
-    out_sharding: Device = None,
-) -> Array:
-    """Vectors of zeros with a one at index x; all zeros if x is not in [0, num_classes).
-
-    Arguments:
-      x: integers.
-      num_classes: the size of the new axis.
-      dtype: of the result; float by default.
-      axis: the position of the new axis in the result; or a named axis, along which it is mapped.
-      out_sharding: the sharding of the result; ignored if traced.
-
-    Source: `jax.nn.one_hot`, with `out_sharding` from JAX 0.11 on.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.nn.one_hot(jnp.array([1, 0]), 3))
-      [[0. 1. 0.]
-       [1. 0. 0.]]
-    """
-    if isinstance(axis, str):
-        named: Any = jax.nn.one_hot
-        return named(x, num_classes, dtype=dtype, axis=axis)
-    n = operator.index(num_classes) if isinstance(num_classes, jax.Array) else num_classes
-    return _one_hot(x, n, dtype, axis)
-
-
-@composite
-def _one_hot(x: ArrayLike, num_classes: int, dtype: DTypeLike | None, axis: int) -> Array:
-    if x.__class__ is not Tracer:
-        x = value_of(np.asarray(x) if isinstance(x, (list, tuple)) else x, "one_hot")
-    t = typeof(x)
-    (n,) = sizes_of((num_classes,))
-    axis = axis_index(axis, t.ndim + 1, "one_hot")
-    shape = (*t.shape[:axis], n, *t.shape[axis:])
-    there = broadcast_in_dim(x, shape=shape, dimensions=kept_axes(len(shape), (axis,)))
-    classes = iota(dtype=t.dtype, shape=shape, dimension=axis)
-    wanted = canonical_dtype(np.float64) if dtype is None else user_dtype(dtype)
-    return cast(eq(there, classes), wanted)
-
-
-@composite
-def standardize(
-    x: ArrayLike,
-    axis: Axis = -1,
-    mean: ArrayLike | None = None,
-    variance: ArrayLike | None = None,
-    epsilon: ArrayLike = 1e-5,
-    where: ArrayLike | None = None,
-    *,
-    algorithm: str = "fast",
-) -> Array:
-    """(x - mean) / sqrt(variance + epsilon) along axes.
-
-    Arguments:
-      x: array.
-      axis: an int, several, or None for all.
-      mean, variance: of x if not given.
-      epsilon: keeps the square root away from 0.
-      where: booleans that broadcast to x's shape: the elements used for mean and variance.
-      algorithm: "fast", mean(x^2) - mean(x)^2 in one pass; "stable", mean((x - mean(x))^2).
-
-    Source: `jax.nn.standardize`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.nn.standardize(jnp.array([1.0, 3.0]), epsilon=0.0))
-      [-1.  1.]
-    """
-    if algorithm not in ("fast", "stable"):
-        raise invalid("standardize", f"algorithm must be 'fast' or 'stable', got {algorithm!r}")
-    if variance is None and algorithm == "fast" and dtype_class(typeof(x).dtype) == "complex":
-        raise invalid("standardize", f"takes {typeof(x)} only with algorithm='stable'")
-    if mean is None:
-        mean = moments.mean(x, axis, keepdims=True, where=where)
-    if variance is None and algorithm == "stable":
-        deviation = ufuncs.square(ufuncs.subtract(x, mean))
-        variance = moments.mean(deviation, axis, keepdims=True, where=where)
-    elif variance is None:
-        squares = moments.mean(ufuncs.square(x), axis, keepdims=True, where=where)
-        variance = ufuncs.subtract(squares, ufuncs.square(mean))
-        variance = max_(variance, splat(0, typeof(variance)))  # rounding may make it negative
-    return ufuncs.multiply(ufuncs.subtract(x, mean), rsqrt(ufuncs.add(variance, epsilon)))

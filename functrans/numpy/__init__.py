@@ -26,7 +26,6 @@ if _TYPE_CHECKING:
     from functrans.numpy.reductions import *
     from functrans.numpy.selecting import *
     from functrans.numpy.shaping import *
-    from functrans.numpy.taking import *
     from functrans.numpy.ufunc_methods import *
     from functrans.numpy.ufuncs import *
 
@@ -36,7 +35,6 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {"functrans.numpy": "fft linalg operators"},
-        "dtypes ufuncs arithmetic linear shaping selecting taking creation reductions moments einsums "
-        "ufunc_methods",
+        "dtypes ufuncs arithmetic linear shaping selecting creation reductions moments einsums ufunc_methods",
         "functrans.numpy.ufunc_methods.shown",
     )

@@ -16,13 +16,11 @@ from functrans.ir.source import here
 from functrans.ir.types import ArrayType
 from functrans.lax.contraction import contraction_options, product_of
 from functrans.numpy.promotion import array_of, axis_index, broadcast_shape, cast, invalid, promote_dtypes
-from functrans.primitives.elementwise.bitwise import and_
-from functrans.primitives.elementwise.families import mul
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, squeeze, transpose
-from functrans.trace import ARRAYS, materialize, typeof
+from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpose
+from functrans.trace import ARRAYS, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["dot", "matmul", "outer"]
+__all__ = ["dot", "matmul"]
 
 Axes = tuple[int, ...]
 
@@ -152,24 +150,6 @@ def _dot_axes(n: int, m: int) -> tuple[Axes, Axes, Axes]:
     if n and m:
         rhs[max(m - 2, 0)] = n - 1
     return tuple(lhs), tuple(rhs), tuple([k for k in (*lhs, *rhs) if not (n and m and k == n - 1)])
-
-
-def outer(a: ArrayLike, b: ArrayLike, out: None = None) -> Array:
-    """Return the products of all elements of a and b, of shape [a.size, b.size].
-
-    Source: `jax.numpy.outer`.
-    """
-    a, b, ta, tb = _operands("outer", a, b)
-    n, m = ta.size, tb.size
-    a = reshape(a, shape=(n,)) if ta.ndim != 1 else a
-    b = reshape(b, shape=(m,)) if tb.ndim != 1 else b
-    product = and_ if ta.dtype == bool else mul
-    return materialize(
-        product(
-            broadcast_in_dim(a, shape=(n, m), dimensions=(0,)),
-            broadcast_in_dim(b, shape=(n, m), dimensions=(1,)),
-        )
-    )
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

@@ -32,7 +32,6 @@ from functrans.numpy import (
     reductions,
     selecting,
     shaping,
-    taking,
     ufuncs,
 )
 from functrans.trace import Tracer
@@ -293,16 +292,17 @@ def _block_until_ready(self: Tracer) -> Any:
 
 
 _NAMED = {  # functions whose first argument is the array
-    reductions: "all any argmax argmin cumprod cumsum max min prod sum",
+    reductions: "all any max min prod sum",
     moments: "mean std var",
     shaping: "copy diagonal ravel squeeze swapaxes",
     selecting: "clip",
     ufuncs: "conj conjugate",
-    taking: "nonzero take",
     arithmetic: "round",
     linear: "dot",
 }
-_JAXS = "argpartition argsort choose ptp repeat searchsorted sort trace"
+_JAXS = (
+    "argmax argmin argpartition argsort choose cumprod cumsum nonzero ptp repeat searchsorted sort take trace"
+)
 _INHERITED = "byteswap compress to_device view"  # JAX's methods of its tracers
 _METHODS: dict[str, Callable[..., Any]] = {
     **{name: getattr(module, name) for module, names in _NAMED.items() for name in names.split()},

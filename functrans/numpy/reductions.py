@@ -1,4 +1,4 @@
-"""Reductions and cumulative sums: sums, products, extrema over axes, with JAX's result dtypes.
+"""Reductions over axes: sums, products, extrema, truth, with JAX's result dtypes.
 
 Narrow integers are summed in the default integer type, half precision in float32.
 """
@@ -17,7 +17,6 @@ from functrans.numpy.promotion import (
     align,
     array_of,
     axes_of,
-    axis_index,
     cast,
     expand,
     invalid,
@@ -31,7 +30,6 @@ from functrans.numpy.ufuncs import truth
 from functrans.primitives.base import Primitive
 from functrans.primitives.elementwise.arithmetic import max_, min_
 from functrans.primitives.elementwise.families import add, mul
-from functrans.primitives.reductions import cumulative, folds
 from functrans.primitives.reductions.folds import (
     reduce_and,
     reduce_max,
@@ -40,11 +38,11 @@ from functrans.primitives.reductions.folds import (
     reduce_prod,
     reduce_sum,
 )
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "cumprod", "cumsum", "max", "min", "prod", "sum"]
+__all__ = ["all", "amax", "amin", "any", "max", "min", "prod", "sum"]
 
 
 # --- dtypes ---------------------------------------------------------------------------------------
@@ -242,40 +240,8 @@ def min(
     return _extreme(_MIN, a, axis, keepdims, initial, where)
 
 
-amax, amin = max, min
-
-
-def _where_extreme(name: str, primitive: Primitive, a: Any, axis: Any, keepdims: Any) -> Any:
-    a = array_of(a, name)
-    t = typeof(a)
-    shape = t.shape
-    if axis is None:
-        a = reshape(a, shape=(t.size,))
-    i = axis_index(0 if axis is None else axis, typeof(a).ndim, name)
-    if typeof(a).shape[i] == 0:
-        raise invalid(name, f"attempt to get {name} of an empty sequence, {t}")
-    found = primitive(a, axes=(i,), index_dtype=canonical_dtype(np.dtype("int64")))
-    if keepdims:
-        return with_axes(found, shape, tuple(range(len(shape))) if axis is None else (i,))
-    return found
-
-
-def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
-    """Return the index of the maximum, the first one of ties; of the flattened array if axis is
-    None.
-
-    Source: `jax.numpy.argmax`.
-    """
-    return _where_extreme("argmax", folds.argmax, a, axis, keepdims)
-
-
-def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: Any = None) -> Array:
-    """Return the index of the minimum, the first one of ties; of the flattened array if axis is
-    None.
-
-    Source: `jax.numpy.argmin`.
-    """
-    return _where_extreme("argmin", folds.argmin, a, axis, keepdims)
+amax = max
+amin = min
 
 
 # --- truth ----------------------------------------------------------------------------------------
@@ -318,38 +284,3 @@ def any(
     Source: `jax.numpy.any`.
     """
     return _truth_of_all("any", reduce_or, False, a, axis, keepdims, where)
-
-
-# --- cumulative -----------------------------------------------------------------------------------
-
-
-def _running(name: str, primitive: Primitive, a: Any, axis: Any, dtype: Any) -> Any:
-    a = array_of(a, name)
-    t = typeof(a)
-    if axis is None:
-        a = reshape(a, shape=(t.size,))
-        axis = 0
-    i = axis_index(axis, typeof(a).ndim, name)
-    out = t.dtype if dtype is None else user_dtype(dtype)
-    if dtype is None and out is BOOL:
-        out = wide_integer(out)
-    if out is BOOL:  # truth values, accumulated as integers
-        a = truth(a, name)
-    a = strong(cast(a, wide_integer(out) if out is BOOL else out))
-    return cast(primitive(a, axis=i, reverse=False), out)
-
-
-def cumsum(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Return the cumulative sum along an axis; of the flattened array if axis is None.
-
-    Source: `jax.numpy.cumsum`.
-    """
-    return _running("cumsum", cumulative.cumsum, a, axis, dtype)
-
-
-def cumprod(a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: None = None) -> Array:
-    """Return the cumulative product along an axis; of the flattened array if axis is None.
-
-    Source: `jax.numpy.cumprod`.
-    """
-    return _running("cumprod", cumulative.cumprod, a, axis, dtype)

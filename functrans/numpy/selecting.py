@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, overload
 
 from functrans import errors
@@ -22,7 +23,6 @@ from functrans.numpy.promotion import (
     value_of,
     warn,
 )
-from functrans.numpy.taking import nonzero
 from functrans.numpy.ufuncs import maximum, minimum, truth
 from functrans.primitives.elementwise.complex_numbers import real
 from functrans.primitives.elementwise.selection import select_n
@@ -72,7 +72,7 @@ def where(
       [1. 2.]
     """
     if x is None and y is None:
-        return nonzero(condition, size=size, fill_value=fill_value)
+        return sys.modules[__package__].nonzero(condition, size=size, fill_value=fill_value)
     if x is None or y is None:
         raise mismatch(
             "where",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-import itertools
 import math
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -15,7 +13,6 @@ from functrans import errors
 from functrans.ir.source import brief
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import sizes_of
-from functrans.numpy.indexing import getitem
 from functrans.numpy.linear import diagonal
 from functrans.numpy.promotion import (
     array_of,
@@ -47,7 +44,6 @@ __all__ = [
     "reshape",
     "shape",
     "size",
-    "split",
     "squeeze",
     "stack",
     "swapaxes",
@@ -390,34 +386,3 @@ def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
         return ()
     pieces = joining.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
     return tuple([moving.squeeze(p, dimensions=(i,)) for p in pieces])
-
-
-def split(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int], axis: int = 0) -> list[Array]:
-    """Split along an axis: into equal parts, or before the given indices.
-
-    Source: `jax.numpy.split`.
-    """
-    sections: Any = indices_or_sections
-    ary = array_of(ary, "split")
-    t = typeof(ary)
-    i = axis_index(axis, t.ndim, "split")
-    n = t.shape[i]
-    if isinstance(sections, (tuple, list)) or np.ndim(sections):
-        ends = [min(max(k + n if k < 0 else k, 0), n) for k in map(operator.index, sections)]
-        pairs = list(itertools.pairwise([0, *ends, n]))
-        if any(a > b for a, b in pairs):
-            pre = (slice(None),) * i
-            return [getitem(ary, (*pre, slice(a, max(a, b)))) for a, b in pairs]
-        return list(joining.split(ary, sizes=tuple([b - a for a, b in pairs]), axis=i))
-    parts = operator.index(sections)
-    if parts <= 0:
-        raise invalid("split", f"the number of parts must be positive, got {parts}")
-    size, rest = divmod(n, parts)
-    if rest:
-        raise invalid(
-            "split",
-            f"array split does not result in an equal division: axis {i} of {t} into {parts} "
-            f"parts, remainder {rest}",
-            "Use jnp.array_split, or pass the indices.",
-        )
-    return list(joining.split(ary, sizes=(size,) * parts, axis=i))

@@ -111,14 +111,11 @@ _ELEMENTWISE = (
     "logaddexp2 mod nextafter not_equal remainder true_divide where"
 )
 # Functions of arrays and static integers, strings and None; floats are operands.
-_WITH_OPTIONS = "argmax argmin cumprod cumsum diagonal dot imag outer clip ravel round sinc trunc unstack"
-# Functions of arrays and options, where floats are static too: fill values must be concrete.
-_WITH_FILLING = "take"
+_WITH_OPTIONS = "diagonal dot imag clip ravel round sinc trunc unstack"
 
 _OPERANDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), (int, float, complex)),
     **dict.fromkeys(_WITH_OPTIONS.split(), (float,)),
-    **dict.fromkeys(_WITH_FILLING.split(), ()),
 }
 
 

@@ -385,7 +385,7 @@ def a_range_of_complex_numbers(m, jnp):
     jnp.arange(3j)  # <-
 
 
-@misuse(errors.NotIntegers, "take", "f32[]")
+@misuse(errors.NotIntegers, "take", "integer type", "1.5")
 def an_element_at_a_fractional_index(m, jnp):
     jnp.take(X, 1.5)  # <-
 

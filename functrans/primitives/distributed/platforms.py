@@ -178,7 +178,7 @@ def _search(*, is_max_k: bool, **how: Any) -> Any:
     return functools.partial(search, **how)
 
 
-rng_bit_generator = RngBitGenerator()
-rng_uniform = RngUniform()
-approx_top_k = ApproxTopK()
-platform_index = PlatformIndex()
+rng_bit_generator: RngBitGenerator = RngBitGenerator()
+rng_uniform: RngUniform = RngUniform()
+approx_top_k: ApproxTopK = ApproxTopK()
+platform_index: PlatformIndex = PlatformIndex()
