@@ -33,6 +33,7 @@ from functrans.errors import (
     NotAnArray,
     NotIntegers,
     TypeMismatch,
+    UnboundAxis,
     UnknownPadding,
     UnsupportedChoice,
     UnsupportedDtype,
@@ -140,6 +141,7 @@ _OF_WORDS = {
     "Unsupported dtype": UnsupportedDtype,
     "Unrecognized padding type": UnknownPadding,
     "must have an integer type": NotIntegers,
+    "unbound axis name": UnboundAxis,
     "tuple index out of range": AxisOutOfBounds,  # of a shape
     "assignment index out of range": AxisOutOfBounds,
 }
@@ -148,7 +150,7 @@ _OF_WORDS = {
 def our_class(error: Exception) -> type[Exception] | None:
     """Return our class for an error; a more specific one if its message says so."""
     found = _OURS.get(type(error))
-    words = str(error) if found is not None or type(error) is RuntimeError else ""
+    words = str(error) if found is not None or type(error) in (NameError, RuntimeError) else ""
     return next((c for said, c in _OF_WORDS.items() if said in words and issubclass(c, type(error))), found)
 
 
@@ -251,6 +253,8 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
         first = rest[0].strip()
     if our_class(error) is AxisOutOfBounds and " index out of range" in first:
         first = f"an axis is out of bounds ({first})"
+    if "not supported between instances of" in first:
+        first = f"an argument is of the wrong type ({first})"
     what = first.rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
     advice = _KEYS if re.search("PRNG key (type|data)", what) else ""

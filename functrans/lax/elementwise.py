@@ -123,10 +123,11 @@ class _Binary(Protocol):
 def documented(function: _F, name: str, does: str, example: str) -> _F:
     """Name and document a function of `lax`; `example` is `arguments -> printed result`."""
     arguments, _, result = example.partition(" -> ")
+    imports = ">>> import numpy as np\n" * ("np." in arguments)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = (
         f"{does}\n\nSource: `jax.lax.{name}`.\n\n"
-        f">>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
+        f"{imports}>>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
     )
     return function
 

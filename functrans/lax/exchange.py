@@ -1,5 +1,6 @@
-"""`jax.lax` names over primitives/distributed/collective.py: communication between the
-examples of a mapped axis. Axis names are as in `lax/collective.py`.
+"""`jax.lax` names over primitives/distributed/collective.py: communication between the examples of a
+mapped axis, where it is called often or JAX's function does not run. Axis names are as in
+`lax/collective.py`.
 """
 
 from __future__ import annotations
@@ -8,13 +9,10 @@ import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid, mismatch
-from functrans.lax.arguments import axis_index as place
-from functrans.lax.collective import members, names_of, over
+from functrans.lax.collective import members, over
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.conversion import cast
@@ -23,185 +21,11 @@ from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.indexing.gather import CLIP, gather
 from functrans.primitives.reductions.folds import reduce_max
 from functrans.primitives.shape.joining import iota
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis, squeeze
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import literal, typeof
 from functrans.typing import PyTree
 
-__all__ = [
-    "all_gather",
-    "all_to_all",
-    "pbroadcast",
-    "pcast",
-    "ppermute",
-    "pshuffle",
-    "psum_scatter",
-    "ragged_all_to_all",
-]
-
-
-def all_gather(
-    x: PyTree,
-    axis_name: Hashable,
-    *,
-    axis_index_groups: Sequence[Sequence[int]] | None = None,
-    axis: int = 0,
-    tiled: bool = False,
-    to: str = "varying",
-) -> PyTree:
-    """Gather the values of all examples of a mapped axis on each example.
-
-    Arguments:
-      x: pytree of arrays.
-      axis_name: one or several names.
-      axis_index_groups: groups of examples, of equal size; each group gathers separately.
-      axis: position of the gathered axis in the result.
-      tiled: concatenate them along the existing axis `axis` instead of stacking them along a new
-        one.
-      to: "varying", "reduced" or "invarying": the type under `shard_map`; ignored here.
-
-    Returns:
-      A pytree of arrays with one more axis, or with a longer axis.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-      InvalidArgument: an axis out of range.
-
-    Source: `jax.lax.all_gather`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.vmap(lambda x: all_gather(x, "i"), axis_name="i")(jnp.arange(3)))
-      [[0 1 2]
-       [0 1 2]
-       [0 1 2]]
-    """
-    if to not in ("varying", "reduced", "invarying"):
-        raise invalid("all_gather", f'to must be "varying", "reduced" or "invarying", got {to!r}')
-    if not names_of(axis_name):
-        return x
-    group = over("all_gather", axis_name, axis_index_groups)
-    members("all_gather", group)
-
-    def gather(x: Any) -> Any:
-        x = as_array(x)
-        d = place(axis, x.ndim + (not tiled), "all_gather")
-        return prims.all_gather(x if tiled else _with_axis(x, d), **group, dimension=d)
-
-    return tree.map(gather, x)
-
-
-def psum_scatter(
-    x: PyTree,
-    axis_name: Hashable,
-    *,
-    scatter_dimension: int = 0,
-    axis_index_groups: Sequence[Sequence[int]] | None = None,
-    tiled: bool = False,
-) -> PyTree:
-    """Sum over the examples of a mapped axis, and scatter the result over them.
-
-    Arguments:
-      x: pytree of arrays of numbers.
-      axis_name: one or several names.
-      scatter_dimension: the axis of x that is split over the examples.
-      axis_index_groups: groups of examples, of equal size; each group is summed separately.
-      tiled: the axis size may be a multiple of the number of examples, and the axis is kept; else
-        its size is that number, and it is removed.
-
-    Returns:
-      A pytree of arrays: row `axis_index(axis_name)` of the sum.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-      TypeMismatch: the axis size is not divisible.
-
-    Source: `jax.lax.psum_scatter`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> x = jnp.arange(4).reshape(2, 2)
-      >>> print(ft.vmap(lambda x: psum_scatter(x, "i"), axis_name="i")(x))
-      [2 4]
-    """
-    if not names_of(axis_name):
-        return x
-    group = over("psum_scatter", axis_name, axis_index_groups)
-    n = members("psum_scatter", group)
-
-    def scatter(x: Any) -> Any:
-        x = as_array(x)
-        d = place(scatter_dimension, x.ndim, "psum_scatter")
-        _check_parts("psum_scatter", x, d, n, tiled)
-        y = prims.psum_scatter(x, **group, dimension=d)
-        return y if tiled else squeeze(y, dimensions=(d,))
-
-    return tree.map(scatter, x)
-
-
-def all_to_all(
-    x: PyTree,
-    axis_name: Hashable,
-    split_axis: int,
-    concat_axis: int,
-    *,
-    axis_index_groups: Sequence[Sequence[int]] | None = None,
-    tiled: bool = False,
-) -> PyTree:
-    """Exchange a mapped axis and an axis of the operand: each example sends part k to example k.
-
-    Arguments:
-      x: pytree of arrays.
-      axis_name: one or several names.
-      split_axis: the axis of x that is split over the examples.
-      concat_axis: the axis of the result along which the received parts are placed.
-      axis_index_groups: groups of examples, of equal size; each group exchanges separately.
-      tiled: the size of `split_axis` may be a multiple of the number of examples, and the parts are
-        concatenated along `concat_axis`; else its size is that number, the axis is removed, and the
-        parts are stacked along a new axis.
-
-    Returns:
-      A pytree of arrays.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-      TypeMismatch: the axis size is not divisible.
-
-    Source: `jax.lax.all_to_all`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> x = jnp.arange(4).reshape(2, 2)
-      >>> print(ft.vmap(lambda x: all_to_all(x, "i", 0, 0), axis_name="i")(x))
-      [[0 2]
-       [1 3]]
-    """
-    group = over("all_to_all", axis_name, axis_index_groups)
-    n = members("all_to_all", group)
-
-    def exchange(x: Any) -> Any:
-        x = as_array(x)
-        split, concat = (place(a, x.ndim, "all_to_all") for a in (split_axis, concat_axis))
-        _check_parts("all_to_all", x, split, n, tiled)
-        if tiled or split == concat:
-            return prims.all_to_all(x, **group, split=split, concat=concat)
-        # `concat` is the position of the new axis after the old one is removed
-        new = concat + (split < concat)
-        old = split + (new <= split)
-        y = prims.all_to_all(_with_axis(x, new), **group, split=old, concat=new)
-        return squeeze(y, dimensions=(old,))
-
-    return tree.map(exchange, x)
-
-
-def _check_parts(operation: str, x: Any, axis: int, n: int, tiled: bool) -> None:
-    size = x.shape[axis]
-    if size % n if tiled else size != n:
-        wanted = f"a multiple of {n}" if tiled else str(n)
-        raise errors.ShapeMismatch(
-            f"{operation} of {typeof(x)}: axis {axis} has size {size}, but it is split among {n} "
-            f"examples, so its size must be {wanted}, {here()}\n"
-            + ("" if tiled or size % n else "With tiled=True, each gets several rows.")
-        )
+__all__ = ["pcast", "ppermute", "ragged_all_to_all"]
 
 
 def ppermute(x: PyTree, axis_name: Hashable, perm: Sequence[tuple[int, int]]) -> PyTree:
@@ -230,69 +54,6 @@ def ppermute(x: PyTree, axis_name: Hashable, perm: Sequence[tuple[int, int]]) ->
     group = over("ppermute", axis_name)
     pairs = tuple([(operator.index(a), operator.index(b)) for a, b in perm])
     return tree.map(lambda v: prims.ppermute(as_array(v), **group, perm=pairs), x)
-
-
-def pshuffle(x: PyTree, axis_name: Hashable, perm: Sequence[int]) -> PyTree:
-    """Permute the examples of a mapped axis.
-
-    Arguments:
-      x: pytree of arrays.
-      axis_name: one or several names.
-      perm: example k gets the value of example `perm[k]`; each occurs once.
-
-    Returns:
-      A pytree like x.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-      InvalidArgument: `perm` is not a permutation.
-
-    Source: `jax.lax.pshuffle`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> reverse = ft.vmap(lambda x: pshuffle(x, "i", [2, 1, 0]), axis_name="i")
-      >>> print(reverse(jnp.array([1, 2, 3])))
-      [3 2 1]
-    """
-    order = [operator.index(i) for i in perm]
-    if sorted(order) != list(range(len(order))):
-        raise invalid("pshuffle", f"perm {perm} must name each of 0..{len(order) - 1} once")
-    return ppermute(x, axis_name, list(zip(order, range(len(order)), strict=True)))
-
-
-def pbroadcast(x: PyTree, axis_name: Hashable, source: int) -> PyTree:
-    """Broadcast the values of one example of a mapped axis to all.
-
-    Arguments:
-      x: pytree of arrays.
-      axis_name: one or several names.
-      source: index of that example along the axis.
-
-    Returns:
-      A pytree like x, the same for all examples.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-      InvalidArgument: `source` is out of range.
-
-    Source: `jax.lax.pbroadcast`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> print(ft.vmap(lambda x: pbroadcast(x, "i", 2), axis_name="i")(jnp.array([5, 6, 7])))
-      [7 7 7]
-    """
-    n = members("pbroadcast", over("pbroadcast", axis_name))
-    try:
-        i = operator.index(source)
-    except TypeError:
-        raise invalid("pbroadcast", f"source must be a Python int, got {brief(source)}") from None
-    if not 0 <= i < n:
-        raise invalid("pbroadcast", f"source {i} must lie in 0..{n - 1}, the examples")
-    return tree.map(
-        lambda rows: squeeze(slice_axis(rows, 0, i, i + 1), dimensions=(0,)), all_gather(x, axis_name)
-    )
 
 
 def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
@@ -324,12 +85,6 @@ def pcast(x: PyTree, axis_name: Hashable, *, to: str) -> PyTree:
             "pcast", f'to must be "varying" or "reduced", got {to!r}', "To sum over the axis, use psum."
         )
     return tree.map(as_array, x)
-
-
-def _with_axis(x: Any, axis: int) -> Any:
-    """Insert an axis of size 1."""
-    shape = typeof(x).shape
-    return reshape(x, shape=(*shape[:axis], 1, *shape[axis:]))
 
 
 # --- slices of different lengths ------------------------------------------------------------------
@@ -397,12 +152,9 @@ def ragged_all_to_all(
     places = [as_array(v) for v in (input_offsets, send_sizes, output_offsets, recv_sizes)]
     slices = _checked(name, n, operand, output, places)
 
-    def exchanged(v: Any) -> Any:
-        return all_to_all(v, axis_name, 0, 0, tiled=True, axis_index_groups=axis_index_groups)
-
     starts, _, offsets, sizes = (cast(v, "int32") for v in places)
-    starts, offsets = exchanged(starts), exchanged(offsets)
-    rows = all_gather(operand, axis_name, axis_index_groups=axis_index_groups, tiled=True)
+    starts, offsets = (prims.all_to_all(v, **group, split=0, concat=0) for v in (starts, offsets))
+    rows = prims.all_gather(operand, **group, dimension=0)
 
     # For each output row the slice that it comes from: the last that covers it, -1 if none does.
     m, k = typeof(output).shape[0], slices

@@ -11,11 +11,8 @@ if _TYPE_CHECKING:
     from typing import Any
 
     from functrans.nn.activations import *
-    from functrans.nn.normalizing import *
 
     def __getattr__(name: str) -> Any: ...
 
 else:
-    __getattr__, __dir__, _ = _lazily(
-        __name__, {}, "activations normalizing", "functrans.ir.tracebacks.shown"
-    )
+    __getattr__, __dir__, _ = _lazily(__name__, {}, "activations", "functrans.ir.tracebacks.shown")

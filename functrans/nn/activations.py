@@ -1,4 +1,4 @@
-"""Activation functions, with the values, derivatives, dtypes and weak types of `jax.nn`.
+"""Activation functions and softmax, with the values, derivatives, dtypes and weak types of `jax.nn`.
 
 They bind primitives directly, since networks call them often; rarer ones are JAX's. Where JAX has a
 custom derivative (relu at 0), the formula here is chosen so that its derivative is the same.
@@ -14,18 +14,30 @@ import numpy as np
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import ufuncs
 from functrans.numpy.arithmetic import logaddexp
-from functrans.numpy.promotion import cast, mismatch, to_inexact, value_of
+from functrans.numpy.promotion import (
+    axes_of,
+    cast,
+    expand,
+    inexact_dtype,
+    mask_of,
+    mismatch,
+    to_inexact,
+    value_of,
+)
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.arithmetic import integer_pow
-from functrans.primitives.elementwise.families import add, ge, le, mul, neg, splat
-from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.families import add, ge, le, mul, neg, splat, sub
+from functrans.primitives.elementwise.selection import select_n, stop_gradient
 from functrans.primitives.elementwise.special import erfc
-from functrans.primitives.elementwise.transcendental import exp, log1p, logistic
+from functrans.primitives.elementwise.transcendental import exp, log, log1p, logistic
 from functrans.primitives.elementwise.transcendental import tanh as tanh_of
+from functrans.primitives.reductions.folds import reduce_max, reduce_sum
+from functrans.primitives.reductions.folds import softmax as powers_over_sum
+from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes
 from functrans.trace import Tracer, typeof
-from functrans.typing import Array, ArrayLike
+from functrans.typing import Array, ArrayLike, Axis
 
-__all__ = ["gelu", "relu", "sigmoid", "silu", "softplus", "swish", "tanh"]
+__all__ = ["gelu", "log_softmax", "relu", "sigmoid", "silu", "softmax", "softplus", "swish", "tanh"]
 
 
 # --- operands -------------------------------------------------------------------------------------
@@ -155,3 +167,73 @@ def gelu(x: ArrayLike, approximate: bool = True) -> Array:
     inner = add(x, mul(integer_pow(x, y=3), 0.044715))
     tail = tanh_of(mul(inner, splat(math.sqrt(2 / math.pi), t)))
     return mul(x, mul(add(tail, 1.0), 0.5))
+
+
+# --- along axes ------------------------------------------------------------------------------------
+
+
+def _prepared(x: Any, axis: Any, where: Any, name: str) -> tuple[Any, tuple[int, ...], Any]:
+    """Return x as strongly typed floats, with -inf where the mask leaves an element out (integers become
+    floats of its dtype); the axes; the mask, or None."""
+    if x.__class__ is not Tracer:
+        x = value_of(x, name)
+    t = typeof(x)
+    if t.weak_type or not is_inexact(t.dtype):
+        default = where is not None and not is_inexact(t.dtype)
+        x = cast(x, typeof(0.0).dtype if default else inexact_dtype(t.dtype))
+    mask = None if where is None else expand(mask_of(where, name), t.shape)
+    return _only(mask, x, -math.inf), axes_of(axis, t.ndim, name), mask
+
+
+def _only(mask: Any, x: Any, otherwise: float) -> Any:
+    return x if mask is None else select_n(mask, splat(otherwise, typeof(x)), x)
+
+
+def _sum(x: Any, axes: tuple[int, ...]) -> Any:
+    """Return the sum over axes; half precision is accumulated in float32."""
+    dtype = typeof(x).dtype
+    narrow = dtype_class(dtype) == "float" and dtype.itemsize < 4
+    wide = cast(x, np.dtype(np.float32)) if narrow else x
+    return cast(reduce_sum(wide, axes=axes), dtype)
+
+
+@composite
+def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+    """exp(x) / sum(exp(x)) along axes.
+
+    Arguments:
+      x: array.
+      axis: an int, several, or None for all.
+      where: booleans that broadcast to x's shape: the elements to include; others become 0.
+
+    Source: `jax.nn.softmax`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.softmax(jnp.zeros(4)))
+      [0.25 0.25 0.25 0.25]
+    """
+    x, axes, mask = _prepared(x, axis, where, "softmax")
+    if not axes:  # each element separately
+        return _only(mask, exp(sub(x, stop_gradient(x))), 0)
+    return _only(mask, powers_over_sum(x, axes=axes), 0)
+
+
+@composite
+def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+    """log(softmax(x)), without underflow; -inf where `where` is False.
+
+    Source: `jax.nn.log_softmax`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> print(ft.nn.log_softmax(jnp.zeros(1)))
+      [0.]
+    """
+    x, axes, mask = _prepared(x, axis, where, "log_softmax")
+    shape = typeof(x).shape
+    kept = kept_axes(len(shape), axes)
+    largest = broadcast_in_dim(reduce_max(stop_gradient(x), axes=axes), shape=shape, dimensions=kept)
+    shifted = sub(x, largest)
+    total = _sum(_only(mask, exp(shifted), 0), axes)
+    return _only(mask, sub(shifted, broadcast_in_dim(log(total), shape=shape, dimensions=kept)), -math.inf)

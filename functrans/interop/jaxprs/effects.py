@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -14,9 +13,13 @@ import numpy as np
 from functrans import lax
 from functrans import pytrees as tree
 from functrans.interop.jaxprs.walk import each_like, means, plain, type_of_aval
+from functrans.lax.collective import over
 from functrans.primitives.calls import callback as calls
 from functrans.primitives.calls.callback import FlatCall
+from functrans.primitives.distributed import collective as prims
 from functrans.primitives.distributed.sharding import sharding_constraint
+from functrans.primitives.shape.moving import index_axis, reshape, squeeze
+from functrans.trace import typeof
 
 # --- calls of Python ------------------------------------------------------------------------------
 
@@ -88,17 +91,40 @@ each_like("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes"
 each_like("pmax", lax.pmax, "axis_index_groups", axis_name="axes")
 each_like("pmin", lax.pmin, "axis_index_groups", axis_name="axes")
 each_like("ppermute", lax.ppermute, "axis_name perm")
-each_like(
-    "all_gather all_gather_invariant",
-    lax.all_gather,
-    "axis_name axis_index_groups tiled",
-    axis="all_gather_dimension",
-)
-each_like("reduce_scatter", lax.psum_scatter, "axis_name axis_index_groups tiled scatter_dimension")
-# JAX adds and drops the axis of an exchange that is not tiled around the primitive.
-_tiled = functools.partial(lax.all_to_all, tiled=True)
-each_like("all_to_all", _tiled, "axis_name axis_index_groups split_axis concat_axis")
-each_like("pbroadcast", lax.pbroadcast, "axis_name source")
+
+
+def _group(eqn: Any) -> dict[str, Any]:
+    p = eqn.params
+    return over(eqn.primitive.name, plain(p["axis_name"]), p.get("axis_index_groups"))
+
+
+@means("all_gather all_gather_invariant")
+def _all_gather(eqn: Any, x: Any) -> Any:
+    d = eqn.params["all_gather_dimension"]
+    if not eqn.params["tiled"]:
+        shape = typeof(x).shape
+        x = reshape(x, shape=(*shape[:d], 1, *shape[d:]))
+    return prims.all_gather(x, **_group(eqn), dimension=d)
+
+
+@means("reduce_scatter")
+def _reduce_scatter(eqn: Any, x: Any) -> Any:
+    d = eqn.params["scatter_dimension"]
+    y = prims.psum_scatter(x, **_group(eqn), dimension=d)
+    return y if eqn.params["tiled"] else squeeze(y, dimensions=(d,))
+
+
+@means("all_to_all")
+def _all_to_all(eqn: Any, x: Any) -> Any:
+    """JAX adds and drops the axis of an exchange that is not tiled around the primitive."""
+    p = eqn.params
+    return prims.all_to_all(x, **_group(eqn), split=p["split_axis"], concat=p["concat_axis"])
+
+
+@means("pbroadcast")
+def _pbroadcast(eqn: Any, x: Any) -> Any:
+    rows = prims.all_gather(reshape(x, shape=(1, *typeof(x).shape)), **_group(eqn), dimension=0)
+    return index_axis(rows, 0, eqn.params["source"])
 
 
 @means("ragged_all_to_all")
