@@ -13,13 +13,15 @@ import numpy as np
 from functrans import lax
 from functrans import pytrees as tree
 from functrans.interop.jaxprs.walk import each_like, means, plain, type_of_aval
-from functrans.lax.collective import over
+from functrans.ir.source import brief
+from functrans.lax.arguments import invalid
+from functrans.lax.collective import members, over
 from functrans.primitives.calls import callback as calls
 from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import index_axis, reshape, squeeze
-from functrans.trace import typeof
+from functrans.trace import AnyTracer, typeof
 
 # --- calls of Python ------------------------------------------------------------------------------
 
@@ -95,7 +97,9 @@ each_like("ppermute", lax.ppermute, "axis_name perm")
 
 def _group(eqn: Any) -> dict[str, Any]:
     p = eqn.params
-    return over(eqn.primitive.name, plain(p["axis_name"]), p.get("axis_index_groups"))
+    group = over(eqn.primitive.name, plain(p["axis_name"]), p.get("axis_index_groups"))
+    members(eqn.primitive.name, group)  # which all have as many
+    return group
 
 
 @means("all_gather all_gather_invariant")
@@ -123,8 +127,14 @@ def _all_to_all(eqn: Any, x: Any) -> Any:
 
 @means("pbroadcast")
 def _pbroadcast(eqn: Any, x: Any) -> Any:
-    rows = prims.all_gather(reshape(x, shape=(1, *typeof(x).shape)), **_group(eqn), dimension=0)
-    return index_axis(rows, 0, eqn.params["source"])
+    group, source = _group(eqn), eqn.params["source"]
+    if isinstance(source, AnyTracer):
+        raise invalid("pbroadcast", f"source must be a Python int, got {brief(source)}")
+    n = members("pbroadcast", group)
+    if not 0 <= source < n:
+        raise invalid("pbroadcast", f"source {source} must lie in 0..{n - 1}, the examples")
+    rows = prims.all_gather(reshape(x, shape=(1, *typeof(x).shape)), **group, dimension=0)
+    return index_axis(rows, 0, source)
 
 
 @means("ragged_all_to_all")
