@@ -77,12 +77,20 @@ def einsum(
 def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """Convert einsum(x, [0, 1], y, [1, 2], [0, 2]) to letters. Lists may hold anything with an order."""
     try:
+        if any([hasattr(axes, "dtype") and axes.dtype.kind not in "iu" for axes in given[1::2]]):
+            raise TypeError("an array is no list of axes")
         return convert_interleaved_input(given)
     except TypeError:
         raise invalid(
             "einsum",
             f"the first argument must be the subscripts, got {brief(given[0])}",
             'Write einsum("ij,jk->ik", x, y), or einsum(x, [0, 1], y, [1, 2]).',
+        ) from None
+    except KeyError as error:
+        raise invalid(
+            "einsum",
+            f"the result has the axis {error}, which no operand has",
+            "Name axes of the operands in the last list.",
         ) from None
 
 
