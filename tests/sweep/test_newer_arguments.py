@@ -9,7 +9,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import functrans as ft
-import functrans.numpy as jnp
 from tests.support.versions import NEWER
 
 X = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]], np.float32)
@@ -21,8 +20,6 @@ PLACED = {
     "reduce_sum": lambda m, where: m.lax.reduce_sum(X, (0,), out_sharding=where),
     "reduce_max": lambda m, where: m.lax.reduce_max(X, (0,), out_sharding=where),
     "reduce_min": lambda m, where: m.lax.reduce_min(X, (1,), out_sharding=where),
-    "one_hot": lambda m, where: m.nn.one_hot(jnp.array([1, 0]), 3, out_sharding=where),
-    "one_hot of a list": lambda m, where: m.nn.one_hot([1, 0], 3, out_sharding=where),
 }
 
 
