@@ -31,7 +31,7 @@ from functrans.primitives.elementwise.selection import select_n, stop_gradient
 from functrans.primitives.elementwise.special import erfc
 from functrans.primitives.elementwise.transcendental import exp, log, log1p, logistic
 from functrans.primitives.elementwise.transcendental import tanh as tanh_of
-from functrans.primitives.reductions.folds import reduce_max, reduce_sum
+from functrans.primitives.reductions.folds import reduce_max, reduce_sum, wide_dtype
 from functrans.primitives.reductions.folds import softmax as powers_over_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes
 from functrans.trace import Tracer, typeof
@@ -192,9 +192,7 @@ def _only(mask: Any, x: Any, otherwise: float) -> Any:
 def _sum(x: Any, axes: tuple[int, ...]) -> Any:
     """Return the sum over axes; half precision is accumulated in float32."""
     dtype = typeof(x).dtype
-    narrow = dtype_class(dtype) == "float" and dtype.itemsize < 4
-    wide = cast(x, np.dtype(np.float32)) if narrow else x
-    return cast(reduce_sum(wide, axes=axes), dtype)
+    return cast(reduce_sum(cast(x, wide_dtype(dtype)), axes=axes), dtype)
 
 
 @composite

@@ -23,13 +23,14 @@ from functrans.numpy.promotion import (
     user_dtype,
     value_of,
 )
-from functrans.numpy.reductions import computed_in, sum, with_axes
+from functrans.numpy.reductions import sum, with_axes
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.complex_numbers import conj, real
 from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.primitives.elementwise.families import div, gt, mul, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import sqrt
+from functrans.primitives.reductions.folds import wide_dtype
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
@@ -63,7 +64,7 @@ def mean(
     a = value_of(a, "mean")
     t = typeof(a)
     out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
-    wide = computed_in(out_dtype) if dtype is None else out_dtype
+    wide = wide_dtype(out_dtype) if dtype is None else out_dtype
     axes = axes_of(axis, t.ndim, "mean")
     total = sum(a, axes, wide, where=where)
     if where is None:
@@ -130,7 +131,7 @@ def var(
     if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
         raise invalid("var", f"complex numbers need a complex dtype, got {dtype}")
     asked = own if dtype is None else user_dtype(dtype)
-    wide = computed_in(promote((ArrayType((), own), ArrayType((), asked)))[0])
+    wide = wide_dtype(promote((ArrayType((), own), ArrayType((), asked)))[0])
     x = cast(a, wide)
     if mean is None:
         centre = _mean(x, axes, wide, None, where is not None, where=where)

@@ -37,6 +37,7 @@ from functrans.primitives.reductions.folds import (
     reduce_or,
     reduce_prod,
     reduce_sum,
+    wide_dtype,
 )
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, materialize, typeof
@@ -60,13 +61,7 @@ def wide_integer(dtype: Any) -> Any:
 @cached("types that are summed as they are", 8192)
 def _is_plain(t: ArrayType) -> bool:
     """Return whether a type is inexact, not weakly typed, and summed at its own dtype."""
-    return computed_in(t.dtype) is t.dtype and is_inexact(t.dtype) and not t.weak_type
-
-
-def computed_in(dtype: Any) -> Any:
-    """Return the accumulation dtype of sums of this dtype: float32 for half precision."""
-    narrow = dtype_class(dtype) == "float" and np.dtype(dtype).itemsize < 4
-    return np.dtype("float32") if narrow else dtype
+    return wide_dtype(t.dtype) is t.dtype and is_inexact(t.dtype) and not t.weak_type
 
 
 def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
@@ -113,7 +108,7 @@ def _fold(
     out = user_dtype(dtype) if dtype is not None else own
     if out is BOOL:  # truth values, accumulated as integers
         a = truth(a, name)
-    x = cast(a, wide_integer(out) if out is BOOL else computed_in(out) if dtype is None else out)
+    x = cast(a, wide_integer(out) if out is BOOL else wide_dtype(out) if dtype is None else out)
     if where is not None:
         x = select_where(mask_of(where, name), x, literal(unit, typeof(x).update(shape=())))
     x = _reduced(primitive, x, axes_of(axis, t.ndim, name), keepdims)

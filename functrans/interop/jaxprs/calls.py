@@ -59,7 +59,7 @@ from functrans.trace import bind, evaluate, literal, materialize, stage, staging
 # --- calls ----------------------------------------------------------------------------------------
 
 _SHORT = 6  # most equations of a call that is inlined
-_WITH_RULES = ("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
+_WITH_RULES = ("custom_jvp_call", "custom_vjp_call")
 
 
 @means("jit closed_call call eval_jaxpr custom_partitioning")
