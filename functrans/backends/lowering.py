@@ -16,7 +16,7 @@ from jax.interpreters import mlir
 
 from functrans import passes
 from functrans.backends import convolutions, cpu, kernel_calls
-from functrans.ir.program import Literal, Program, results_by_age
+from functrans.ir.program import Equation, Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import func as func_dialect
@@ -30,6 +30,14 @@ from functrans.tracer import aval_of
 _source = operator.attrgetter("source")
 _type = operator.attrgetter("type")
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
+
+
+_LARGE = 2**14  # numbers: of fewer no function is in vector code outside of kernels
+
+
+def _is_rewritten(e: Equation) -> bool:
+    """Return whether passes may rewrite a single operation; for others they need not be loaded."""
+    return e.primitive.holds_programs or e.outputs[0].type.size >= _LARGE
 
 
 class Lowering:
@@ -67,8 +75,7 @@ class Lowering:
             program = passes.fusion_boundaries.unfused(program, self.on_this_cpu)
         outermost, self._outermost = self._outermost, False
         whole = outermost and not self._single
-        # Without a call or a loop the passes need not be loaded for a single operation.
-        if whole or any([e.primitive.holds_programs for e in program.equations]):
+        if whole or not outermost or any(map(_is_rewritten, program.equations)):
             if self.on_this_cpu:
                 program = passes.kernels.kernels(program, self._can_be_kernel, whole)
             elif self.platform == "gpu" and outermost:

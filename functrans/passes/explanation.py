@@ -17,7 +17,7 @@ from functrans import pytrees as tree
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import brief_with_type, here, near, text_of
 from functrans.ir.tracebacks import boundary
-from functrans.passes import kernels
+from functrans.passes import kernels, vector_code
 from functrans.passes.compiler_options import Wanted, wanted
 from functrans.passes.launches import unrolled
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
@@ -52,6 +52,7 @@ class Report:
     before : the program as traced;  after : as lowered
     loops  : for each loop the reason why it is not one kernel on a CPU, or None if it is one. Loops in
              a kernel are not listed (passes/kernels.py)
+    vectors: the functions of large arrays that are vector code on a CPU (passes/vector_code.py)
     turns  : if JAX's default device is a GPU: the loops that run several steps in a turn there, and
              how many (passes/launches.py)
     options: the XLA options selected on a CPU, or on a GPU if that is JAX's default device
@@ -63,6 +64,7 @@ class Report:
         self.before = before
         self.after = after
         self.loops: list[kernels.Loop] = list(kernels.choices(after))
+        self.vectors = vector_code.chosen(after)
         self.platform = "gpu" if jax.default_backend() == "gpu" else "cpu"
         self.turns = list(unrolled(after)) if self.platform == "gpu" else []
         self.options: Wanted | None = None if kernels.is_kept(after) else wanted(after, self.platform)
@@ -82,6 +84,8 @@ class Report:
                 is_one = "one kernel" if obstacle is None else "not one kernel"
                 text.append(f"    {is_one}: {_place(loop)}")
                 text += [] if obstacle is None else [f"        {obstacle}"]
+            text += ["vector code on a CPU"] if self.vectors else []
+            text += [f"    {e.primitive.name}: {_place(e)}" for e in self.vectors]
         text += ["loops on a GPU"] if self.turns else []
         text += [f"    {n} steps in a turn: {_place(loop)}" for loop, n in self.turns]
         if self.options is not None:

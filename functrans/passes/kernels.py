@@ -51,6 +51,7 @@ from functrans.passes.kernel_factorizations import is_a_loop
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
+from functrans.passes.vector_code import in_vector_code, is_for_vector_code
 from functrans.primitives.base import own_cost
 from functrans.primitives.calls.jit import jit, one_kernel, outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -99,7 +100,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
     if is_kept(program):
         return program
     short = whole and _is_short(program)
-    if not short and not any([e.primitive in LOOPS for e in program.equations]):
+    if not short and not any([_is_considered(e) for e in program.equations]):
         return program
     name = kernels, can_be is None, short, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be, short))
@@ -108,6 +109,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, short: bool) -> Program:
     read = uses(program)
     equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
+    equations = in_vector_code(program, equations, in_kernel=False)
     products, sums, hashes = _in_steps(program, read) if short else (frozenset(), [], 0)
     if products or sums or hashes:
         called = {s.equation: _call(s) for s in sums}
@@ -119,6 +121,10 @@ def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, sh
         ]
         equations = prune(equations, program.outputs)
     return program if equations == program.equations else program.replace(equations=equations)
+
+
+def _is_considered(e: Equation) -> bool:
+    return e.primitive in LOOPS or is_for_vector_code(e, in_kernel=False)
 
 
 def plain(program: Program) -> Program:
@@ -194,6 +200,8 @@ def _kernel(
 def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
     """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
+    equations = in_vector_code(program, program.equations, in_kernel=True)
+    program = program.replace(equations=equations) if equations != program.equations else program
     if not any([e.primitive in FORMS for e in program.equations]):
         return program
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
+from functrans.passes.vector_code import FUNCTIONS
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.families import Elementwise, add
 from functrans.primitives.reductions.folds import reduce_sum
@@ -88,6 +89,8 @@ def _is_by_element(e: Equation, shape: tuple[int, ...]) -> bool:
     if e.primitive is broadcast_in_dim:
         return not e.inputs[0].type.shape and e.outputs[0].type.shape == shape
     if not isinstance(e.primitive, Elementwise) or e.outputs[0].type.shape != shape:
+        return False
+    if e.primitive in FUNCTIONS:  # in the loop they would be vector code, whose operations are counted
         return False
     return all([v.type.shape in ((), shape) for v in e.inputs])
 

@@ -1,0 +1,188 @@
+"""Trigonometric functions in vector code on a CPU: accuracy, exceptional numbers, which are chosen."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+
+pytestmark = pytest.mark.smoke
+
+SIZE = 2**16
+# The largest error allowed, in units in the last place.
+ACCURACY = {"sin": 1.6, "cos": 1.6, "tan": 3.5, "arcsin": 2.4, "arccos": 2.4, "arctan": 2.8, "arctan2": 2.8}
+SCALES = {
+    "sin": (0.1, 3, 1e3, 1e6),
+    "cos": (0.1, 3, 1e3, 1e6),
+    "tan": (0.1, 3, 1e3, 1e6),
+    "arctan": (0.1, 3, 1e9),
+}
+EXCEPTIONAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    np.inf,
+    -np.inf,
+    np.nan,
+    3e38,
+    -2e38,
+    1e-37,
+    -1e-37,
+    1e10,
+    2.0,
+]
+
+
+def numbers(name, scale, dtype, seed=0):
+    x = np.random.default_rng(seed).uniform(-scale, scale, SIZE).astype(dtype)
+    return [x, x[::-1].copy() * 3] if name == "arctan2" else [x]
+
+
+def off_by(result, expected):
+    """Return the largest error in units in the last place."""
+    unit = np.spacing(np.abs(expected).astype(result.dtype)).astype(expected.dtype)
+    return float(np.max(np.abs(result.astype(expected.dtype) - expected) / unit))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ACCURACY)
+def test_accuracy(name, dtype):
+    with jax.enable_x64(True):
+        f = ft.jit(getattr(jnp, name))
+        for scale in SCALES.get(name, (1,)):
+            xs = numbers(name, scale, dtype)
+            expected = getattr(np, name)(*[x.astype(np.longdouble) for x in xs])
+            assert off_by(np.asarray(f(*xs)), expected) <= ACCURACY[name]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("name", ACCURACY)
+def test_exceptional_numbers(name, dtype):
+    """Signs of zeros, infinities and NaN are those of JAX."""
+    with jax.enable_x64(True), np.errstate(over="ignore", invalid="ignore"):
+        many = np.array(EXCEPTIONAL * (SIZE // len(EXCEPTIONAL) + 1)).astype(jnp.dtype(dtype))
+        both = np.meshgrid(np.array(EXCEPTIONAL), np.resize(many, 4096)) if name == "arctan2" else [many]
+        xs = [np.ravel(x).astype(jnp.dtype(dtype)) for x in both]
+        for keep in (lambda x: x, lambda x: np.where(np.abs(x) < 3, x, 1).astype(x.dtype)):
+            xs = [*map(keep, xs)]
+            ours, theirs = (
+                np.asarray(jit(f)(*xs))
+                for jit, f in ((ft.jit, getattr(jnp, name)), (jax.jit, getattr(jax.numpy, name)))
+            )
+            assert ours.dtype == theirs.dtype
+            ours, theirs = ours.astype("float64"), theirs.astype("float64")
+            np.testing.assert_allclose(ours, theirs, 5 * float(jnp.finfo(dtype).eps))
+            some = ~np.isnan(theirs)
+            assert (np.signbit(ours) == np.signbit(theirs))[some].all()
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_one_large_number(name):
+    """The C library computes an array with a number above the limit."""
+    (x,) = numbers(name, 1000, "float32")
+    f = getattr(jnp, name)
+    here, plain = ft.jit(f), ft.jit(f, cpu="plain")
+    assert (np.asarray(here(x)) != np.asarray(plain(x))).any()
+    for others in ([1e30], [1e30, np.nan]):
+        x[-len(others) :] = others
+        np.testing.assert_array_equal(here(x), plain(x))
+
+
+REMAINDERS = {  # operands of which the quotients are
+    "small": lambda x, y: (x, y),
+    "large": lambda x, y: (x * 1e5, y),
+    "nearly integers": lambda x, y: (np.round(x) * np.float32(1.3), 0 * y + np.float32(1.3)),
+    "too large in one place": lambda x, y: (np.where(np.arange(SIZE) == 5, x * 2.0**70, x), y),
+    "exceptional": lambda x, y: [np.resize(v, SIZE) for v in np.meshgrid(EXCEPTIONAL, EXCEPTIONAL)],
+    "exceptional, and few": lambda x, y: [
+        np.resize(v, SIZE)
+        for v in np.meshgrid([2.5, -2.5, np.nan, 0.0, -0.0], [1.0, -0.7, np.inf, -np.inf, np.nan])
+    ],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", REMAINDERS)
+def test_remainders_are_exact(case, dtype):
+    with jax.enable_x64(True), np.errstate(over="ignore"):
+        rng = np.random.default_rng(0)
+        drawn = 100 * rng.normal(size=SIZE), rng.normal(size=SIZE)
+        x, y = (np.asarray(v).astype(dtype) for v in REMAINDERS[case](*drawn))
+        ours, theirs = np.asarray(ft.jit(lax.rem)(x, y)), np.asarray(jax.jit(jax.lax.rem)(x, y))
+        np.testing.assert_array_equal(ours, theirs)
+        some = ~np.isnan(theirs)
+        assert (np.signbit(ours) == np.signbit(theirs))[some].all()
+        np.testing.assert_allclose(ft.jit(jnp.mod)(x[:9], y[:9]), jax.jit(jax.numpy.mod)(x[:9], y[:9]))
+
+
+def test_plain_is_jaxs():
+    (x,) = numbers("sin", 10, "float32")
+    plain = ft.jit(jnp.cos, cpu="plain")
+    np.testing.assert_array_equal(plain(x), jax.jit(jax.numpy.cos)(x))
+    assert not ft.passes.explain(plain)(x).vectors
+
+
+def names(f, *args):
+    return [e.primitive.name for e in ft.passes.explain(f)(*args).vectors]
+
+
+def test_what_is_chosen():
+    large, small, some = (np.ones(n, "float32") for n in (SIZE, 64, 2**14))
+    assert names(lambda x: jnp.sin(x) * jnp.cos(x), large) == ["sin", "cos"]
+    assert names(lambda x: jnp.sin(x) + jnp.arccos(x), some) == ["acos"]
+    assert names(lambda x: jnp.sin(x) + jnp.arccos(x), small) == []
+    assert names(jnp.sin, large.astype("complex64")) == []
+    assert names(lambda x: lax.sin(x, accuracy=lax.AccuracyMode.HIGHEST), large) == []
+    assert names(lambda x: lax.map(jnp.sin, x), np.ones((3, SIZE), "float32")) == ["sin"]
+    summed = names(lambda x: jnp.sum(jnp.sin(x) * 2), large)
+    assert summed == ([] if jax.__version_info__ >= (0, 11) else ["sin"])
+    assert names(lambda x: (jnp.sum(jnp.sin(x)), jnp.sin(x)), large) == ["sin"]
+    report = str(ft.passes.explain(jnp.tan)(large))
+    assert "vector code on a CPU\n    tan: " in report
+
+
+def test_unjitted():
+    x = np.linspace(-1, 1, SIZE, dtype="float32")
+    np.testing.assert_array_equal(jnp.arccos(x), ft.jit(jnp.arccos)(x))
+    assert (np.asarray(jnp.arccos(x)) != np.asarray(jax.numpy.arccos(x))).any()
+
+
+def test_of_one_angle():
+    """The angle is reduced once for its sine and cosine."""
+    x = np.ones(SIZE, "float32")
+    text = ft.jit(lambda x: (jnp.sin(x), jnp.cos(x), jnp.sin(2 * x))).lower(x).as_text()
+    assert text.count("stablehlo.round_nearest_even") == 2
+
+
+def swings(angles, steps=20):
+    def step(state, _):
+        angle, spin = state
+        spin = spin - 0.05 * jnp.sin(angle) + 0.01 * jnp.arctan2(spin, jnp.cos(angle))
+        return ((angle + 0.05 * spin + 3) % 6 - 3, spin), jnp.tan(0.3 * angle)
+
+    return lax.scan(step, (angles, jnp.zeros_like(angles)), None, steps)
+
+
+@pytest.mark.parametrize("size", [200, 2**15])  # one kernel; large arrays in a loop
+def test_composition(size):
+    with jax.enable_x64(True):
+        angles = np.linspace(-3, 3, size)
+        functions = {
+            "value": lambda x: swings(x),
+            "gradient": ft.grad(lambda x: jnp.sum(swings(x)[1] ** 2)),
+            "vmap": ft.vmap(lambda x: swings(x, 3), 1),
+            "jvp": lambda x: ft.jvp(swings, (x,), (x,)),
+        }
+        for name, f in functions.items():
+            x = np.stack([angles, angles / 2], 1) if name == "vmap" else angles
+            compiled = ft.jit(f).lower(x)
+            assert "round_nearest_even" in compiled.as_text(), name
+            found, expected = compiled.compile()(x), ft.jit(f, cpu="plain")(x)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-11, 1e-11), found, expected)
