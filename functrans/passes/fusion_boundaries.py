@@ -18,7 +18,7 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.elementwise.families import Elementwise, div
+from functrans.primitives.elementwise.families import Elementwise, add, div
 from functrans.primitives.elementwise.selection import clamp, optimization_barrier, select_n
 from functrans.primitives.random.bits import random_bits, random_fold_in, random_split, threefry2x32
 from functrans.primitives.shape.joining import concatenate, pad
@@ -34,7 +34,7 @@ def unfused(program: Program, on_this_cpu: bool) -> Program:
 
 def _unfused(program: Program, on_this_cpu: bool) -> Program:
     settled = program.marks.settled
-    for rewrite in (apart, computed_once, by_rows, hashes_apart) if on_this_cpu else (apart,):
+    for rewrite in (apart, computed_once, side_by_side, by_rows, hashes_apart) if on_this_cpu else (apart,):
         program = rewrite(program)
     if settled:  # by `cpu="plain"`, or as a part of a kernel
         program.mark(settled=True)
@@ -131,6 +131,73 @@ def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program
 
     equations = [*map(alone, program.equations)]
     return program if equations == program.equations else program.replace(equations=equations)
+
+
+# --- columns that are written side by side ---------------------------------------------------------
+#
+#     pad a + (pad b + pad c)   ->   concatenate a b c
+#
+# XLA fuses what computes the columns into one loop over all elements, amid the conditions that pads become:
+# it is not vectorized, and what columns share is computed for each of them. Gradients with respect to
+# `x[..., 0]`, `x[..., 1]` and so on are of this kind. XLA computes operands of a join before.
+
+_JOINED_SIZE = 4096  # elements; smaller arrays are in kernels, or take no longer
+_FEW = 24  # operations: LLVM vectorizes loops with as many
+
+
+def side_by_side(program: Program) -> Program:
+    """Return the program with each sum of pads that are beside each other as a join of what is padded, if
+    that takes many operations; the same object if there are none."""
+    if not any([e.primitive is pad and e.outputs[0].type.size > _JOINED_SIZE for e in program.equations]):
+        return program
+    return Rewriter(program, {add: _joined}, "side_by_side").run()
+
+
+def _joined(w: Rewriter, e: Equation) -> Any:
+    """Return the join of padded arrays that together are a whole one, or None."""
+    t, pads = e.outputs[0].type, _summed_pads(w, e)
+    if not pads or t.size <= _JOINED_SIZE:
+        return None
+    axes = {i for p in pads for i, sides in enumerate(p.params["config"]) if any(sides)}
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    pads.sort(key=lambda p: p.params["config"][axis])
+    end = 0
+    for p in pads:
+        low, high, inside = p.params["config"][axis]
+        if low != end or inside or high < 0 or p.inputs[1].__class__ is not Literal or p.inputs[1].value != 0:
+            return None
+        end = t.shape[axis] - high
+    if end != t.shape[axis] or not _takes_many_operations(w, [p.inputs[0] for p in pads]):
+        return None
+    return w.make(concatenate, *[p.inputs[0] for p in pads], dimension=axis)
+
+
+def _summed_pads(w: Rewriter, e: Equation) -> list[Equation]:
+    """Return the pads of which an equation is the sum; none if it sums anything else."""
+    found: list[Equation] = []
+    for v in e.inputs:
+        one = w.made_by.get(v)
+        if one is None or one.primitive not in (pad, add) or not w.read_once(v):
+            return []
+        more = [one] if one.primitive is pad else _summed_pads(w, one)
+        if not more:
+            return []
+        found += more
+    return found
+
+
+def _takes_many_operations(w: Rewriter, values: list[Any]) -> bool:
+    """Return whether more than a few operations by element compute these values."""
+    seen, count = set[Any](), 0
+    while values and count <= _FEW:
+        e = w.made_by.get(values.pop())
+        if e is not None and e not in seen and isinstance(e.primitive, (Elementwise, Structural)):
+            seen.add(e)
+            values += e.inputs
+            count += isinstance(e.primitive, Elementwise)
+    return count > _FEW
 
 
 # --- values in kernels ----------------------------------------------------------------------------

@@ -332,6 +332,35 @@ def test_what_is_shifted_is_computed_once(lib):
     np.testing.assert_allclose(ft.jit(ft.grad(loss))(x), jax.jit(jax.grad(loss))(x), rtol=1e-5, atol=1e-6)
 
 
+def euler_angles(q, stop=4):
+    """Roll and pitch of quaternions, and something of the others that `stop` leaves."""
+    w, x, y, z = (q[..., i] if i < stop else 1.0 for i in range(4))
+    roll = jnp.arctan2(2 * (w * x + y * z), 1 - 2 * (x * x + y * y))
+    return roll**2 + jnp.arcsin(0.3 * (w * y - z * x)) * jnp.exp(z * w) + jnp.tanh(x * y) / (1 + w * w)
+
+
+COLUMNS = {  # name -> a function, the shape of its argument, whether the columns of its gradient are joined
+    "columns": (euler_angles, (3000, 4), True),
+    "rows": (lambda q: euler_angles(jnp.moveaxis(q, 0, -1)), (4, 3000), True),
+    "of examples": (ft.vmap(euler_angles), (3000, 4), True),
+    "wider": (lambda q: euler_angles(q[..., :4]) + jnp.sum(q[..., 4:] ** 2, -1), (3000, 7), True),
+    "one is not read": (lambda q: euler_angles(q, 3), (3000, 4), False),
+    "one is read twice": (lambda q: euler_angles(q) + jnp.sum(q[..., 1:3], -1), (3000, 4), False),
+    "few operations": (lambda q: q[..., 0] * q[..., 1], (3000, 2), False),
+    "small": (euler_angles, (100, 4), False),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_gradients_are_joined(name):
+    f, shape, joined = COLUMNS[name]
+    q = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
+    gradient = ft.grad(lambda q: jnp.sum(f(q)))
+    lowered = ft.jit(gradient).lower(q)
+    assert ("stablehlo.concatenate" in lowered.as_text()) == joined
+    np.testing.assert_allclose(lowered.compile()(q), gradient(q), rtol=1e-4, atol=1e-5)
+
+
 ROWS = {  # name -> a product, its operands, whether an operand is copied
     "gradient of weights": (lambda x, y: x.T @ y, (32, 256), (32, 128), True),
     "for the other operand": (lambda x, y: y.T @ x, (32, 128), (32, 256), True),
