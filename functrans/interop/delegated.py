@@ -39,6 +39,7 @@ _READS |= {"PRNGKey", "key", "wrap_key_data"}
 # Functions whose custom rule closes over an argument, which may not be a traced one of their program.
 _CLOSES_OVER = {"pinv"}
 _OF_SHAPES = re.compile("_shape_tuple$|_permutations$")  # names of functions of shapes
+_PLACES = ("sharding", "device", "out_sharding")  # parameters that say where the result is
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
@@ -166,7 +167,7 @@ class _Delegated(JaxFunction):
                 return self.by_program(*self._with_integers(args, kwargs))
             except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
-        if kwargs and kwargs.get("sharding") is not None:
+        if kwargs and any([kwargs.get(name) is not None for name in _PLACES]):
             return self.fun(*args, **kwargs)  # jit would not commit the result to its devices
         if not self.first:  # all calls so far succeeded the first way
             try:

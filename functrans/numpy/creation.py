@@ -32,19 +32,7 @@ from functrans.trace import full as filled
 from functrans.tracer import not_an_array
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
 
-__all__ = [
-    "arange",
-    "array",
-    "asarray",
-    "empty",
-    "empty_like",
-    "full",
-    "full_like",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]
+__all__ = ["arange", "array", "asarray", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
 
 
 # --- from Python objects --------------------------------------------------------------------------
@@ -229,9 +217,6 @@ def ones(
     return filled(1, ArrayType(check_sizes(sizes_of(shape), "ones"), or_float(dtype)))
 
 
-empty = zeros
-
-
 def or_float(dtype: Any) -> Any:
     return canonical_float() if dtype is None else user_dtype(dtype)
 
@@ -297,17 +282,6 @@ def ones_like(
     Source: `jax.numpy.ones_like`.
     """
     return filled(1, _like(a, dtype, shape, "ones_like"))
-
-
-@placeable
-def empty_like(
-    prototype: ArrayLike, dtype: DTypeLike | None = None, shape: Shape | None = None, *, device: Device = None
-) -> Array:
-    """Return an array of zeros with the shape and dtype of another array.
-
-    Source: `jax.numpy.empty_like`.
-    """
-    return filled(0, _like(prototype, dtype, shape, "empty_like"))
 
 
 @placeable

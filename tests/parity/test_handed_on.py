@@ -102,6 +102,11 @@ def test_checks_are_made_in_ours_and_of_ours():
     error.throw()
 
 
+@pytest.mark.parametrize("name", ["eye", "empty", "zeros", "arange"])
+def test_what_is_made_on_a_device_is_committed_to_it(name):
+    assert getattr(fnp, name)(2, device=jax.devices()[0]).committed
+
+
 def test_functions_of_ours_are_given_to_jax_s():
     solved = ode.odeint(ft.jit(lambda y, t: -y), X, TIMES)
     close(solved[-1], X * np.exp(-1.0))
