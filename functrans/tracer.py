@@ -103,6 +103,10 @@ class Tracer(JaxTracer):
         """JAX reads this to report which function a tracer leaked from; our error says more."""
         raise leaked(self)
 
+    def _origin_msg(self) -> str:
+        """Return what JAX's messages end with: on which arguments the value depends."""
+        return depending(self)
+
     def to_concrete_value(self) -> Any:
         """Return the concrete array, for JAX."""
         return self.concrete()

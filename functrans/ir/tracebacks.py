@@ -49,6 +49,10 @@ _KEYS = (
     "The key is the first argument. Create one with random.key(seed), and new ones from it "
     "with random.split(key).\n"
 )
+_SIZES = (
+    "Only the types of traced values are known. Mark the argument that the size comes from as static "
+    "(static_argnums), or use a fixed size and a mask.\n"
+)
 _F = TypeVar("_F", bound=Callable[..., Any])
 _NOTE = "(frames of functrans and JAX are hidden: FUNCTRANS_TRACEBACK=full shows them)"
 _NOTE_OF_JAX = "JAX has removed its internal frames"
@@ -257,7 +261,9 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
         first = f"an argument is of the wrong type ({first})"
     what = first.rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
+    what += "".join(re.findall(r" \(it depends on [^()]*\)$", said))
     advice = _KEYS if re.search("PRNG key (type|data)", what) else ""
+    advice = _SIZES if "using `static_argnums`" in said else advice
     return f"{what}, {here()}\n{advice}{_call(name, args, kwargs)}"
 
 

@@ -82,12 +82,12 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
         if is_users(tb.tb_frame.f_code):
             source = tb.tb_frame.f_code, tb.tb_lasti
         tb = tb.tb_next
-    lines = str(error).split("\n")[:2]
-    said = next((line for line in reversed(lines) if "static" in line), lines[0])  # what `size` is for
+    lines = [line for line in str(error).split("\n")[:2] if line and not line.startswith("See ")]
+    said = "".join(lines) if lines[-1].startswith(" (") else lines[-1]  # which says what the value is for
     kinds = [ours for theirs, ours in _NEEDS_VALUE.items() if isinstance(error, theirs)]
     return (kinds or [errors.AbstractValueError])[0](
         f"{f'{name} needs' if name else 'JAX needs'} the concrete value of an array, but only its "
-        f"type is known while tracing, at\n    {describe(source)}\n"
+        f"type is known, at\n    {describe(source)}\n"
         f"JAX says: {said}\n"
         f"Mark the argument that it comes from as static ({static}), or fix the size of the result "
         "(size=, length=, num_segments=) if the function takes it."

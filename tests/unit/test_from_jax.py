@@ -458,7 +458,7 @@ def test_that_a_value_is_needed_is_said_alike_imported_or_not():
         ft.jit(from_jax(f))(X)
     for error in (own, imported):
         told = str(error.value)
-        assert "value of an array, but only its type is known while tracing, at" in told
+        assert "value of an array, but only its type is known, at" in told
         assert "JAX says: " in told
         assert "Mark the argument that it comes from as static (static_argnums" in told
     assert "# the value" in str(own.value)
