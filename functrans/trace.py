@@ -480,9 +480,10 @@ def full(value: Any, type: ArrayType) -> Any:
     trace = staging_trace()
     if trace is None:
         with jax_trace.outside():
-            if type.weak_type:
-                made = jax.lax.full(type.shape, _python_number(value, type.dtype))
-                if made.dtype == type.dtype:  # the weak type that a Python number has
+            if type.weak_type or value.__class__ is bool:
+                number = _python_number(value, type.dtype)
+                made = jax.lax.full(type.shape, number) if type.shape else jax.numpy.asarray(number)
+                if (made.dtype, made.weak_type) == (type.dtype, type.weak_type):  # as of Python's number
                     return made
             return jax.numpy.full(type.shape, value, type.dtype)
     return Tracer(trace, type, literal(value, type))

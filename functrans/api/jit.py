@@ -29,7 +29,7 @@ from functrans.caching import Cache, CachePerFunction, exactly
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import brief, here
-from functrans.ir.tracebacks import boundary, hide_frames
+from functrans.ir.tracebacks import boundary, guarded, hide_frames
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_checked_map, settings
 from functrans.passes.compiler_options import Other, explain_option, local
@@ -158,7 +158,7 @@ def jit(
     def told(method: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a function of JAX so that it raises our errors about arguments."""
 
-        @boundary
+        @guarded
         def asked(*args: Any, **kwargs: Any) -> Any:
             try:
                 return method(*args, **kwargs)
@@ -170,7 +170,7 @@ def jit(
 
     untraced = told(compiled.call)
 
-    @boundary
+    @guarded
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         if state.innermost is not None and state.trace is not None:
             return nested(args, kwargs), None, False

@@ -187,8 +187,10 @@ def joined(static_args: Sequence[tuple[int, Any]], args: Sequence[Any]) -> list[
 
 
 def _numbers(option: str, argnums: Any) -> set[int]:
+    if argnums is None:
+        return set()
     try:
-        return {operator.index(i) for i in np.atleast_1d(() if argnums is None else argnums)}
+        return {operator.index(i) for i in np.atleast_1d(argnums)}
     except TypeError:
         names = option.replace("nums", "names").replace("broadcasted_", "")
         raise errors.TypeMismatch(

@@ -113,8 +113,12 @@ def _tell(error: BaseException) -> None:
 
 def boundary(function: _F) -> _F:
     """Wrap a public function so that its errors show none of our frames."""
+    return functools.wraps(function)(guarded(function))  # type: ignore[return-value]
 
-    @functools.wraps(function)
+
+def guarded(function: _F) -> _F:
+    """Do as `boundary`, where nobody reads the name and the docstring: wrapping costs a quarter."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
