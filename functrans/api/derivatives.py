@@ -40,7 +40,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _Aux = TypeVar("_Aux")
-_jax: Any = jax  # whose overloads take no `has_aux: bool`
+_jax: Any = jax  # whose overloads take no `has_aux: bool`, and whose `ad` has no types
 
 
 @overload
@@ -388,6 +388,14 @@ def _linearized(
     return *results(flat, outs), linear, Signature(types, active, in_tree, flat.out_tree)
 
 
+def _put(place: Any, ct: Any) -> Any:
+    """Put a cotangent where `with_refs` says; return what JAX returns in its place."""
+    if isinstance(place, jax.Ref):
+        jax.ref.addupdate(place, ..., ct)
+        return _jax.ad.GradRef()
+    return _jax.ad.DidntWant() if isinstance(place, _jax.ad.DontWant) else ct
+
+
 @dataclass(eq=False)
 class _Skeleton:
     """A pullback without its residuals, compared by identity, like a program."""
@@ -421,6 +429,29 @@ class Pullback:
         out_tree, linear = self._signature.out_tree, self._linear
         cts = cotangents(only_cotangent(given), out_tree, linear.out_types[: out_tree.num_leaves])
         return self._signature.cotangents(linear, cts)
+
+    @boundary
+    def with_refs(self, *places: PyTree) -> Callable[..., tuple[PyTree, ...]]:
+        """Return the pullback that adds cotangents to references (`jax.new_ref`), as JAX's does.
+
+        Arguments:
+          places: one per argument, a tree like it. Where a leaf is a reference, the cotangent is added
+            to it; where it is `jax.ad.DontWant()`, it is left out; where `jax.ad.GradValue()`, returned.
+        """
+        leaves, structure = tree.flatten(places)
+        wanted = self._signature.in_tree.children()[0]
+        if structure != wanted:
+            raise errors.InvalidArgument(
+                f"with_refs: the arguments must have the structure of the primals, "
+                f"{tree.spelled(wanted)}, got {tree.spelled(structure)}, {here()}\n"
+                "Pass a reference, jax.ad.GradValue() or jax.ad.DontWant() for each array."
+            )
+
+        @boundary
+        def adding(*given: PyTree) -> tuple[PyTree, ...]:
+            return tree.unflatten(wanted, map(_put, leaves, tree.leaves(self(*given))))
+
+        return adding
 
     def tree_flatten(self) -> tuple[Sequence[Any], _Skeleton]:
         if self._apart is None:

@@ -40,6 +40,15 @@ def at_traced_places(m: Any, x: Any) -> Any:
     return (ref[...] * J.arange(3.0)).sum() + ref[place]
 
 
+def to_which_gradients_are_added(m: Any, x: Any) -> Any:
+    refs, no = [jax.new_ref(x), jax.new_ref(x * 0)], jax.ad.DontWant()
+    pullback = m.vjp(lambda x, w: J.sin(x) * w["a"] * w["b"], x, {"a": x[0], "b": x})[1]
+    first = pullback.with_refs(refs[0], {"a": jax.ad.GradValue(), "b": no})(x)[1]["a"]
+    second = pullback.with_refs(refs[0], {"a": no, "b": refs[1]})(x)
+    assert isinstance(second[1]["b"], jax.ad.GradRef)
+    return (refs[0][...] * refs[1][...]).sum() + first
+
+
 def frozen(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
     ref[0] += 3.0
@@ -149,6 +158,7 @@ ROWS = [
     read_and_written,
     added_to,
     at_traced_places,
+    to_which_gradients_are_added,
     frozen,
     of_integers,
     in_scan,
