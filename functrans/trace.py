@@ -17,6 +17,7 @@ captured constant of its Program.
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ import numpy as np
 from functrans import jax_trace, runtime
 from functrans.caching import Cache, cached
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, programs_among, prune
-from functrans.ir.source import Source, user_source
+from functrans.ir.source import Source, here, user_source
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_above
 from functrans.tracer import ARRAYS as ARRAYS
@@ -399,13 +400,16 @@ _STATE = ("innermost", "below", "provenance", "depth", "axes")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
-    here = {k: getattr(state, k) for k in _STATE}
+    if state.depth > sys.getrecursionlimit():  # as many calls would be too deep without tracing
+        problem = f"functions are traced {state.depth} levels deep inside each other, {here()}"
+        raise RecursionError(f"{problem}\nOne that calls itself must stop: by a shape, or a static argument.")
+    around = {k: getattr(state, k) for k in _STATE}
     adopt = jax_trace.for_new_thread()
     made: list[Program] = []
     failed: list[BaseException] = []
 
     def work() -> None:
-        state.__dict__.update(here)
+        state.__dict__.update(around)
         adopt()
         try:
             made.append(run())

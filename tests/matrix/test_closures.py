@@ -184,6 +184,17 @@ def test_unjitted_chain_runs():
     assert abs(ft.grad(chain)(1.0) - 1.0001**LONG) < 0.01
 
 
+@pytest.mark.parametrize("m", [ft, jax])
+def test_a_jitted_function_that_calls_itself_without_end(m: Any):
+    @m.jit
+    def f(x: Any) -> Any:
+        return f(x)
+
+    with pytest.raises(RecursionError, match=r"return f\(x\)" if m is ft else "Recursively"):
+        f(1.0)
+    assert ft.jit(lambda x: x + 1)(1) == 2
+
+
 def test_deeply_nested_jit():
     def nest(depth: int) -> Callable[[Any], Any]:
         f = fnp.sin
