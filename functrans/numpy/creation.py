@@ -111,7 +111,9 @@ def _array(object: Any, dtype: Any) -> Any:
         object = np.asarray(object)
     if isinstance(object, jax.Array):
         x = captured(object)
-    elif object is None or isinstance(object, (str, bytes, dict, set)):
+    elif object is None:  # of JAX's class
+        raise invalid("array", "None is not an array or a number", "Use jnp.nan for a missing number.")
+    elif isinstance(object, (str, bytes, dict, set)):
         raise errors.NotAnArray(not_an_array(object, "array:"))
     elif (
         not isinstance(object, Tracer)
@@ -240,7 +242,7 @@ def full(
         if dtype is not None:
             return filled(fill_value, ArrayType(to, user_dtype(dtype)))
         return filled(fill_value, t.update(shape=to))
-    x = array(fill_value)
+    x = array_of(fill_value, "full", 1)
     return broadcast_to(x if dtype is None else astype(x, dtype), to)
 
 
@@ -301,7 +303,7 @@ def full_like(
     t = _like(a, dtype, shape, "full_like")
     if fill_value.__class__ in SCALARS:
         return filled(fill_value, t)
-    made = array(fill_value)
+    made = array_of(fill_value, "full_like", 1)
     weak = t.weak_type and not typeof(made).ndim
     return broadcast_to(cast(made, t.dtype, weak), t.shape)
 
