@@ -36,6 +36,7 @@ _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer|ConvDimensionN
 # read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
 _READS |= {"PRNGKey", "key", "wrap_key_data"}
+_READS |= {"empty_like"}  # on which devices its argument is
 # Functions whose custom rule closes over an argument, which may not be a traced one of their program.
 _CLOSES_OVER = {"pinv"}
 _OF_SHAPES = re.compile("_shape_tuple$|_permutations$")  # names of functions of shapes

@@ -20,14 +20,14 @@ from functrans import pytrees as tree
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
-from functrans.lax.arguments import check_sizes, placeable, sizes_of
+from functrans.lax.arguments import check_sizes, placeable, placed, sizes_of
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape, stack
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.shape.joining import iota
-from functrans.trace import Tracer, concrete_value, is_jax_tracer, literal, typeof
+from functrans.trace import AnyTracer, Tracer, concrete_value, is_jax_tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
@@ -254,6 +254,16 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
     return ArrayType(to, t.dtype, t.weak_type) if dtype is None else ArrayType(to, user_dtype(dtype))
 
 
+def _beside(a: Any, made: Any) -> Any:
+    """Return `made` where JAX puts it: where `a` is committed to, if the shape is the same."""
+    if isinstance(a, AnyTracer) or isinstance(made, AnyTracer) or made.weak_type:
+        return made
+    where = getattr(a, "sharding", None)
+    if where is None or not getattr(a, "committed", True):  # a ShapeDtypeStruct says where it will be
+        return made
+    return placed(made, where) if made.shape == a.shape or where.is_fully_replicated else made
+
+
 @placeable
 def zeros_like(
     a: ArrayLike,
@@ -267,7 +277,7 @@ def zeros_like(
 
     Source: `jax.numpy.zeros_like`.
     """
-    return filled(0, _like(a, dtype, shape, "zeros_like"))
+    return _beside(a, filled(0, _like(a, dtype, shape, "zeros_like")))
 
 
 @placeable
@@ -283,7 +293,7 @@ def ones_like(
 
     Source: `jax.numpy.ones_like`.
     """
-    return filled(1, _like(a, dtype, shape, "ones_like"))
+    return _beside(a, filled(1, _like(a, dtype, shape, "ones_like")))
 
 
 @placeable
@@ -302,7 +312,7 @@ def full_like(
     """
     t = _like(a, dtype, shape, "full_like")
     if fill_value.__class__ in SCALARS:
-        return filled(fill_value, t)
+        return _beside(a, filled(fill_value, t))
     made = array_of(fill_value, "full_like", 1)
     weak = t.weak_type and not typeof(made).ndim
     return broadcast_to(cast(made, t.dtype, weak), t.shape)

@@ -107,6 +107,15 @@ def test_what_is_made_on_a_device_is_committed_to_it(name):
     assert getattr(fnp, name)(2, device=jax.devices()[0]).committed
 
 
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "full_like", "empty_like"])
+def test_what_is_made_like_an_array_is_where_that_is(name):
+    f = functools.partial(getattr(fnp, name), **({"fill_value": 2.0} if name == "full_like" else {}))
+    x = jax.device_put(X, one_device())
+    assert f(x).sharding == x.sharding
+    assert f(jax.ShapeDtypeStruct(X.shape, X.dtype, sharding=x.sharding)).sharding == x.sharding
+    assert not f(jnp.asarray(X)).committed
+
+
 def test_functions_of_ours_are_given_to_jax_s():
     solved = ode.odeint(ft.jit(lambda y, t: -y), X, TIMES)
     close(solved[-1], X * np.exp(-1.0))
