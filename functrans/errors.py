@@ -183,7 +183,7 @@ class NonConcreteMask(FunctransError, jax.errors.NonConcreteBooleanIndexError):
 
 
 class NotSupported(FunctransError, TypeError, NotImplementedError):
-    """NumPy arrays support it, tracers do not: assignment to elements, hashing."""
+    """NumPy arrays support it, tracers do not: assignment to elements, results by `out=`."""
 
 
 class OutsideReference(NotSupported):

@@ -176,13 +176,6 @@ class Tracer(JaxTracer):
             "Python with debug.callback."
         )
 
-    @boundary
-    def __hash__(self) -> int:
-        raise errors.NotSupported(
-            f"a traced {self.type} cannot be hashed: it has no value yet, {here()}\n"
-            "It cannot be a dict key, a set element or a static argument."
-        )
-
 
 @cached("types as JAX spells them", 16_384)
 def aval_of(t: ArrayType) -> Any:

@@ -106,12 +106,6 @@ def a_traced_value_is_pickled(m, jnp):
     m.jit(lambda x: pickle.dumps(x) and x)(X)  # <-
 
 
-@misuse(errors.NotSupported, "f32[]", "hashed", "static")
-def a_traced_value_as_a_key_of_a_dict(m, jnp):
-    names = {0.0: "zero"}
-    m.jit(lambda x: names.get(x, "other") and x)(1.0)  # <-
-
-
 # --- data that decide about shapes ----------------------------------------------------------------
 
 

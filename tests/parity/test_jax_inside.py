@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Hashable
 
 import jax
 import jax.numpy as J
@@ -240,6 +241,20 @@ def test_the_module_of_a_traced_value_says_that_it_is_of_jax():
     x, y = J.ones((2, 3)), J.ones((3, 4))
     assert_close(ft.jit(chained)(x, y), x.sum(0) @ y)
     assert_close(ft.grad(lambda x: chained(x, y).sum())(x), 4 * x)
+
+
+def test_a_traced_value_says_that_it_is_not_hashable():
+    """Libraries that cache by their arguments take the id of those that are not (funsor)."""
+
+    def kept(x):
+        assert not isinstance(x, Hashable)
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(x)
+        return x
+
+    ft.jit(ft.vmap(ft.grad(lambda x: kept(x).sum())))(X)
+    ft.jvp(kept, (X,), (X,))
+    ft.experimental.jet.jet(kept, (X,), ([X],))
 
 
 def test_what_is_filled_is_no_constant():
