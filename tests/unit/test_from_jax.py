@@ -196,21 +196,29 @@ def test_calls_are_inlined_where_the_user_says_so(jitted, inline):
     np.testing.assert_allclose(ft.vmap(f)(V), jax.jit(f)(V), rtol=1e-5)
 
 
-def test_jitted_functions_with_rules_are_translated_once(monkeypatch):
+@jax.custom_jvp
+def cube(x):
+    return x**3
+
+
+cube.defjvp(lambda x, dx: (cube(*x), 3 * x[0] ** 2 * dx[0]))
+JITTED = {
+    "operations": jax.jit(lambda x: 2.0 * J.sin(x) + 1.0),
+    "a rule": jax.jit(cube),
+    "a rule, inlined": jax.jit(lambda x: 2.0 * cube(x) + 1.0, inline=True),
+}
+
+
+@pytest.mark.parametrize("f", JITTED.values(), ids=JITTED)
+def test_a_short_jitted_function_is_one_operation_without_jit(monkeypatch, f):
+    """Its equations are not run one by one, nor is a rule among them traced at each call."""
     translate, translated = counting(walk.apply)
     monkeypatch.setattr(walk, "apply", translate)
-
-    @jax.jit
-    @jax.custom_jvp
-    def cube(x):
-        return x**3
-
-    cube.__wrapped__.defjvp(lambda x, dx: (cube(*x), 3 * x[0] ** 2 * dx[0]))
-    counts = []
-    for x in (1.0, 2.0, 3.0):
-        assert ft.grad(lambda x: cube(x) * 2.0)(x) == 6 * x**2
-        counts.append(len(translated))
-    assert counts[0] == counts[1] == counts[2] > 0
+    for once in (ft.vmap(f), ft.grad(lambda x: f(x).sum())):
+        once(V)
+        before = len(translated)
+        np.testing.assert_allclose(once(2 * V), once(2 * V), rtol=1e-6)
+        assert len(translated) == before > 0
 
 
 def test_equations_know_the_line_of_the_function():

@@ -67,7 +67,7 @@ def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
     closed = closed_like(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
     values = _laid_out(operands, p.get("in_shardings", ()))
-    if is_inlined(p.get("inline")) or _is_short(closed.jaxpr):
+    if _is_written_out(closed.jaxpr, is_inlined(p.get("inline"))):
         outs = run(closed.jaxpr, constants_of(closed), values)
     else:
         made, consts = program(closed, p.get("name", ""))
@@ -75,14 +75,14 @@ def _call(eqn: Any, *operands: Any) -> Any:
     return _laid_out(outs, p.get("out_shardings", ()))
 
 
-def _is_short(jaxpr: Any) -> bool:
-    """Return whether to inline a call. Random draws stay calls: XLA would fuse them with what
-    follows and round differently from JAX. Without `jit` so do functions with custom rules, which would
-    be traced anew each time."""
-    if len(jaxpr.eqns) > _SHORT:
-        return False
+def _is_written_out(jaxpr: Any, inline: bool) -> bool:
+    """Return whether a call is replaced by its equations. Without `jit` it is one operation, as in JAX:
+    each equation would be dispatched, and a custom rule traced anew, every time. Random draws stay
+    calls: XLA would fuse them with what follows and round differently from JAX."""
     names = {e.primitive.name for e in jaxpr.eqns}
-    return "random_bits" not in names and (staging_trace() is not None or names.isdisjoint(_WITH_RULES))
+    if staging_trace() is None:
+        return len(jaxpr.eqns) <= 1 and names.isdisjoint(_WITH_RULES)
+    return inline or (len(jaxpr.eqns) <= _SHORT and "random_bits" not in names)
 
 
 def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
