@@ -250,9 +250,10 @@ def with_names() -> AbstractContextManager[None]:
 
 
 def _compiled_alone(program: Program) -> None:
-    """Compile a program as a kernel."""
+    """Compile a program as a kernel, also if 64-bit types were enabled only where it was made."""
     run: Any = executable(passes.kernels.called(program))
-    run.lower(*[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in program.in_types]).compile()
+    with jax.enable_x64(True):
+        run.lower(*[jax.ShapeDtypeStruct(t.shape, t.dtype) for t in program.in_types]).compile()
 
 
 def without_kernel(error: Exception) -> bool:

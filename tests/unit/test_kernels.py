@@ -486,6 +486,10 @@ def test_other_errors_stay(refused: Any):
     with pytest.raises(RuntimeError, match="on purpose"):
         ft.jit(failing)(X)
     assert not kernels._REFUSED
+    with jax.enable_x64(True):
+        ft.jit(simulated)(np.asarray(X, np.float64))
+    with pytest.raises(RuntimeError, match="on purpose"):
+        ft.jit(_fail)(X)
 
 
 def _fail(x: Any) -> Any:
