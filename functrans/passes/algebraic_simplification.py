@@ -2,10 +2,12 @@
 
 `simplify` preserves NaN, infinities and negative zeros, unless fast mathematics is on: x * 0 is 0
 and x - x is 0 for integers only, x + 0.0 is not x for -0.0 (but x - 0.0 and x + -0.0 are, and x +
-0.0 if x is never -0.0, see data_movement.py). `exact` also preserves every rounding: no sum is
+0.0 if x is never negative, see data_movement.py). `exact` also preserves every rounding: no sum is
 reordered.
 
-The arithmetic rules are in this file, those for shapes and sums in data_movement.py and
+A rule stands here if it makes a compiled program cheaper, or lets another pass do so. XLA has its own
+simplifier: equal conversions, logic with constants and products with two numbers, for example, are
+left to it. The arithmetic rules are in this file, those for shapes and sums in data_movement.py and
 reduction_rules.py. A rule takes the rewriter `w` and an equation, see rewrite.py.
 """
 
@@ -14,27 +16,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ml_dtypes
-import numpy as np
-
-from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.data_movement import RULES as LAYOUT
-from functrans.passes.data_movement import before_repeating, never_negative, never_negative_zero
+from functrans.passes.data_movement import never_negative
 from functrans.passes.reduction_rules import RULES as SUMS
 from functrans.passes.reduction_rules import chosen_multiple
 from functrans.passes.rewrite import Rewriter, everywhere, is_power_of_two, program_pass, smallest_normal
 from functrans.primitives.base import is_zero
-from functrans.primitives.elementwise.arithmetic import integer_pow, max_, min_, pow_
-from functrans.primitives.elementwise.bitwise import and_, not_, or_
+from functrans.primitives.elementwise.arithmetic import integer_pow, max_, pow_
 from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, div, le, mul, neg, one_minus_square, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import rsqrt, sqrt
 from functrans.primitives.shape.joining import pad
-from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal
 
 
@@ -106,7 +101,7 @@ def _add(w: Rewriter, e: Equation) -> Any:
         if y.value != 0 or not _is_real(y.type):
             return None
         whole = _is_int(y.type) or _is_negative_zero(y.value) or w.fast_math
-        return x if whole or never_negative_zero(w.made_by, x) else None
+        return x if whole or never_negative(w.made_by, x) else None
     positive = _negative(w, y)
     if positive is not None:
         return w.make(sub, x, positive)
@@ -171,29 +166,7 @@ def _scaled(w: Rewriter, e: Equation, x: Any, y: Any) -> Any:
     if y.value == 0 and (_is_int(y.type) or w.fast_math):
         return literal(0, e.outputs[0].type)
     positive = _negative(w, x)
-    if positive is not None:
-        return w.make(mul, positive, literal(-y.value, y.type))
-    inner = w.made(x, mul)
-    if inner is None:
-        return None
-    z, factor = _with_literal(inner)
-    if factor.__class__ is not Literal or z.__class__ is Literal:
-        return None
-    return _scaled_twice(w, z, factor, y)
-
-
-def _scaled_twice(w: Rewriter, z: Any, a: Any, b: Any) -> Any:
-    """Rewrite z * a * b as z * (a * b); for floats only if neither rounding nor overflow
-    changes."""
-    if _is_int(a.type):
-        bits = ml_dtypes.iinfo(a.type.dtype)
-        wrapped = (int(a.value) * int(b.value) - int(bits.min)) % 2**bits.bits + int(bits.min)
-        return w.make(mul, z, literal(wrapped, b.type))
-    grows = all([is_power_of_two(v.value) and abs(v.value) >= 1 for v in (a, b)])
-    product: Any = literal(a.value * b.value, b.type)
-    if (grows or w.fast_math) and math.isfinite(product.value) and product.value != 0:
-        return w.make(mul, z, product)
-    return None
+    return None if positive is None else w.make(mul, positive, literal(-y.value, y.type))
 
 
 def _div(w: Rewriter, e: Equation) -> Any:
@@ -297,9 +270,6 @@ def _select_n(w: Rewriter, e: Equation) -> Any:
         return cases[0]
     if len(cases) == 2 and not w.exact and _is_rectified(w, which, *cases):
         return w.make(max_, *cases)
-    inverse = w.made(which, not_) if dtype_class(which.type.dtype) == "bool" else None
-    if inverse is not None and len(cases) == 2:
-        return w.make(select_n, inverse.inputs[0], cases[1], cases[0])
     return None if w.exact else chosen_multiple(w, e)
 
 
@@ -310,76 +280,6 @@ def _is_rectified(w: Rewriter, which: Any, x: Any, zero: Any) -> bool:
         return False
     test = w.made(which, le)
     return test is not None and test.inputs[0] is x and _same(test.inputs[1], zero)
-
-
-def _idempotent(w: Rewriter, e: Equation) -> Any:
-    x, y = _with_literal(e)
-    if x is y:
-        return x
-    if y.__class__ is Literal and y.value.__class__ is bool:
-        absorbs = e.primitive is or_
-        return y if y.value is absorbs else x
-    return None
-
-
-def _order(w: Rewriter, e: Equation) -> Any:
-    return e.inputs[0] if e.inputs[0] is e.inputs[1] else None
-
-
-def _not(w: Rewriter, e: Equation) -> Any:
-    inner = w.made(e.inputs[0], not_)
-    return None if inner is None else inner.inputs[0]
-
-
-# --- conversions ----------------------------------------------------------------------------------
-
-
-def _convert(w: Rewriter, e: Equation) -> Any:
-    (x,), t = e.inputs, e.outputs[0].type
-    if x.type is t:
-        return x
-    inner = w.made(x, convert_element_type)
-    if inner is None:
-        return None
-    (source,) = inner.inputs
-    if not is_lossless(source.type.dtype, x.type.dtype):
-        return None
-    if source.type is t:
-        return source
-    kinds = [dtype_class(y.dtype) for y in (source.type, x.type, t)]
-    if kinds[0] == "bool" and kinds[2] == "float" != kinds[1]:
-        return None  # XLA makes a choice of a product with such a number, and inf * 0 is 0
-    wraps = dtype_class(source.type.dtype) != "float" and source.type.dtype != t.dtype
-    if wraps and dtype_class(x.type.dtype) == "float" and _is_int(t):
-        return None  # floats saturate, integers wrap
-    return w.make(convert_element_type, source, **e.params)
-
-
-@cached("lossless casts", 1024)
-def is_lossless(small: Any, wide: Any) -> bool:
-    """Return whether every number of one dtype is a number of the other; False for dtypes of fewer
-    than 8 bits and for floats of 8."""
-    if small == wide:
-        return True
-    if any([getattr(t, "isbuiltin", 0) != 1 and str(t) != "bfloat16" for t in (small, wide)]):
-        return False
-    rounds = small.kind in "iu" and small.itemsize == 8 and dtype_class(wide) in ("float", "complex")
-    return np.can_cast(small, wide) and not rounds  # NumPy lets 64-bit integers become float64
-
-
-def _or_before_repeating(rule: Any) -> Any:
-    """Return the rule; if it finds nothing, try arithmetic before broadcasts."""
-
-    def either(w: Rewriter, e: Equation) -> Any:
-        found = rule(w, e)
-        if found is not None:
-            return found
-        x = e.inputs[0]  # tested here first, because most values are neither
-        by = w.made_by.get(x)
-        repeated = by is not None and by.primitive is broadcast_in_dim
-        return before_repeating(w, e) if repeated or x.__class__ is Literal else None
-
-    return either
 
 
 RULES: dict[Any, Any] = {
@@ -394,14 +294,6 @@ RULES: dict[Any, Any] = {
     integer_pow: _integer_pow,
     pow_: _pow,
     select_n: _select_n,
-    and_: _idempotent,
-    or_: _idempotent,
-    max_: _order,
-    min_: _order,
-    not_: _not,
-    convert_element_type: _convert,
     **LAYOUT,
     **SUMS,
 }
-for _one in (add, sub, mul, div, neg, square, integer_pow, convert_element_type):
-    RULES[_one] = _or_before_repeating(RULES[_one])

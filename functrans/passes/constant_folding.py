@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, rewritten, smallest_normal
-from functrans.primitives.calls.captured import Held, constant
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise import arithmetic as arithmetic
 from functrans.primitives.elementwise import bitwise as bitwise
@@ -36,7 +34,6 @@ from functrans.trace import literal
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _ORDER = (arithmetic.max_, arithmetic.min_, clamp)
-_LONGEST = 64  # larger constants are not examined
 
 
 @program_pass
@@ -106,39 +103,9 @@ def _joined(e: Equation) -> Literal | None:
     return Literal(value, e.outputs[0].type)
 
 
-def _extreme(e: Equation) -> Literal | None:
-    """Fold a maximum, minimum, `and` or `or` over one number."""
-    if e.inputs[0].type.size == 0:
-        return None
-    return Literal(e.inputs[0].value, e.outputs[0].type)
-
-
 def _sum(e: Equation) -> Literal | None:
-    """Fold a sum to n times the number, if every partial sum is exact."""
-    out = e.outputs[0].type
-    value, kind = e.inputs[0].value, dtype_class(out.dtype)
-    n = e.inputs[0].type.size // max(1, out.size)
-    if kind in ("int", "uint"):
-        info = ml_dtypes.iinfo(out.dtype)
-        wrapped = (int(value) * n - int(info.min)) % (int(info.max) - int(info.min) + 1)
-        return literal(wrapped + int(info.min), out)
-    if out.dtype.name not in _FLOATS or value != value or abs(value) == np.inf:
-        return None
-    exact = int(value) == value and abs(value) * n <= 2 ** ml_dtypes.finfo(out.dtype).nmant
-    return literal(value * n + 0.0, out) if exact else None  # a sum is never -0.0
-
-
-def _product(e: Equation) -> Literal | None:
-    """Fold sums of no products."""
+    """Fold sums of no numbers, and of no products."""
     return None if e.inputs[0].type.size else literal(0, e.outputs[0].type)
-
-
-def _constant(e: Equation) -> Literal | None:
-    """Fold a constant array filled with one number."""
-    values = e.params["values"]
-    if isinstance(values, Held) or not 0 < len(values) <= _LONGEST:
-        return None
-    return literal(values[0], e.outputs[0].type) if len(set(map(repr, values))) == 1 else None
 
 
 # --- arrays without elements ----------------------------------------------------------------------
@@ -190,11 +157,6 @@ _RULES: dict[Any, Any] = {
     ),
     joining.concatenate: _joined,
     joining.pad: _joined,
-    reduction.reduce_max: _extreme,
-    reduction.reduce_min: _extreme,
-    reduction.reduce_and: _extreme,
-    reduction.reduce_or: _extreme,
     reduction.reduce_sum: _sum,
-    dot_general: _product,
-    constant: _constant,
+    dot_general: _sum,
 }

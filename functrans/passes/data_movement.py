@@ -1,14 +1,13 @@
 """Rules of `simplify` for operations that move, broadcast or drop elements. All are exact.
 
-Two moves in sequence become one, a move that changes nothing becomes its operand, and arithmetic on
-broadcast values is done before the broadcast.
+Two moves in sequence become one, and a move that changes nothing becomes its operand. Pads and reversals are
+left to XLA, whose own simplifier makes the same of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Var
@@ -19,11 +18,9 @@ from functrans.primitives.elementwise import transcendental as transcendental
 from functrans.primitives.elementwise.arithmetic import integer_pow
 from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.families import add, div, mul, square
-from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.reductions.windows import select_and_scatter_add
-from functrans.primitives.shape.joining import concatenate, pad, split
+from functrans.primitives.shape.joining import concatenate, split
 from functrans.primitives.shape.moving import (
     Structural,
     broadcast_in_dim,
@@ -34,41 +31,16 @@ from functrans.primitives.shape.moving import (
     transpose,
 )
 
-# --- values that are never -0.0, so that adding 0.0 to them changes nothing -----------------------
+# --- values that are never negative ---------------------------------------------------------------
 #
-# In: a value and the equations before it. Out: whether it is known not to be -0.0: a square, a sum
-# over axes or windows (which starts from 0.0), a magnitude, a sum with such a term, and data
-# movement or selection of these. The default answer is no.
+# In: a value and the equations before it. Out: whether it is known to be neither negative nor -0.0, so
+# that adding 0.0 changes nothing and a power has its square root: a square, a magnitude, an exponential,
+# and sums, products and moves of these. The default answer is no.
 
 _DEEP = 8  # maximum depth of the search
-_NEVER = frozenset([square, abs_, reduce_sum, select_and_scatter_add, transcendental.exp])
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, slice_, squeeze, transpose])
 _POSITIVE = frozenset([square, abs_, transcendental.exp])
 _AS_OPERANDS = _MOVES | {add, mul, div, integer_pow, reduce_sum}  # never negative if these are not
-
-
-def never_negative_zero(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -> bool:
-    """Return whether no element of a real value is known to be -0.0."""
-    if v.__class__ is Literal:
-        number: Any = v.value
-        return not (number == 0 and math.copysign(1.0, number) < 0)
-    e = made_by.get(v)
-    if e is None or not deep or dtype_class(v.type.dtype) != "float":
-        return False
-    p, xs = e.primitive, e.inputs
-    if p in _NEVER:
-        return True
-    if p is mul:
-        return xs[0] is xs[1]
-    if p is integer_pow:
-        return bool(e.params["y"] % 2 == 0 and e.params["y"] > 0)
-    if p is add:  # only -0.0 + -0.0 is -0.0
-        return any([never_negative_zero(made_by, x, deep - 1) for x in xs])
-    if p in _MOVES:
-        return never_negative_zero(made_by, xs[0], deep - 1)
-    if p is select_n:
-        return all([never_negative_zero(made_by, x, deep - 1) for x in xs[1:]])
-    return False
 
 
 def never_negative(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -> bool:
@@ -172,18 +144,6 @@ def _broadcast(w: Rewriter, e: Equation) -> Any:
     return moved(w, broadcast_in_dim, y, shape=shape, dimensions=kept)
 
 
-def _rev(w: Rewriter, e: Equation) -> Any:
-    (x,) = e.inputs
-    dimensions = tuple([d for d in e.params["dimensions"] if x.type.shape[d] > 1])
-    if not dimensions:
-        return x
-    inner = w.made(x, rev)
-    if inner is None:
-        return None
-    both = set(dimensions) ^ set(inner.params["dimensions"])
-    return moved(w, rev, inner.inputs[0], dimensions=tuple(sorted(both)))
-
-
 def _slice(w: Rewriter, e: Equation) -> Any:
     (x,), shape = e.inputs, e.outputs[0].type.shape
     if x.type.shape == shape:
@@ -213,17 +173,6 @@ def _slice_of_slice(w: Rewriter, inner: Equation, shape: Any, start: Any, stride
     return moved(w, slice_, inner.inputs[0], start=begin, limit=tuple(end), strides=by)
 
 
-def _pad(w: Rewriter, e: Equation) -> Any:
-    (x, _), config, shape = e.inputs, e.params["config"], e.outputs[0].type.shape
-    if any([low > 0 or high > 0 or between for low, high, between in config]):
-        return None
-    if shape == x.type.shape:
-        return x
-    start = tuple([-low for low, _, _ in config])
-    limit = tuple([a + n for a, n in zip(start, shape, strict=True)])
-    return moved(w, slice_, x, start=start, limit=limit, strides=(1,) * len(shape))
-
-
 def _concatenate(w: Rewriter, e: Equation) -> Any:
     axis = e.params["dimension"]
     kept = [x for x in e.inputs if x.type.shape[axis]]
@@ -244,50 +193,12 @@ def _scatter(w: Rewriter, e: Equation) -> Any:
     return y if e.primitive.combine is None else w.make(PRIMITIVES[e.primitive.combine], x, y)
 
 
-# --- arithmetic on broadcast values ---------------------------------------------------------------
-
-
-def before_repeating(w: Rewriter, e: Equation) -> Any:
-    """Rewrite f(broadcast x, broadcast y, literals) as broadcast f(x, y, literals)."""
-    repeated = None
-    operands = []
-    for v in e.inputs:
-        if v.__class__ is Literal:
-            operands.append(v)
-            continue
-        inner = w.made_by.get(v)
-        if inner is None or inner.primitive is not broadcast_in_dim:
-            return None
-        if repeated is not None and inner.params != repeated.params:
-            return None
-        if repeated is not None and inner.inputs[0].type.shape != repeated.inputs[0].type.shape:
-            return None
-        repeated = inner
-        operands.append(inner.inputs[0])
-        w.seen.append(inner)
-    if repeated is None or e.outputs[0].type.size == 0 or is_key_dtype(e.outputs[0].type.dtype):
-        return None
-    small = repeated.inputs[0].type.shape
-    if prod(small) == e.outputs[0].type.size:
-        return None  # nothing is broadcast
-    operands = [
-        Literal(v.value, v.type.update(shape=small)) if v.__class__ is Literal else v for v in operands
-    ]
-    t = e.outputs[0].type
-    once = w.make_typed(e.primitive, operands, e.params, t.update(shape=small))
-    if once.__class__ is Literal:
-        return Literal(once.value, t)
-    return w.make_typed(broadcast_in_dim, (once,), repeated.params, t)
-
-
 RULES: dict[Any, Any] = {
     transpose: _transpose,
     reshape: _reshape,
     squeeze: _reshape,
     broadcast_in_dim: _broadcast,
-    rev: _rev,
     slice_: _slice,
-    pad: _pad,
     concatenate: _concatenate,
     split: split_of_joined,
     **dict.fromkeys(SCATTERS, _scatter),

@@ -13,7 +13,7 @@ from typing import Any
 from functrans.ir.program import Equation, Literal
 from functrans.ir.types import dtype_class
 from functrans.passes.concatenations import contraction_of_joined, sum_of_joined
-from functrans.passes.data_movement import moved, never_negative_zero
+from functrans.passes.data_movement import moved, never_negative
 from functrans.passes.rewrite import Rewriter, is_power_of_two, smallest_normal
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import add, div, mul
@@ -76,7 +76,7 @@ def _reduce(w: Rewriter, e: Equation) -> Any:
 def _is_whole(w: Rewriter, x: Any) -> bool:
     """Return whether the sum of x alone is x. A sum starts with 0.0, and 0.0 + -0.0 is 0.0."""
     kind = dtype_class(x.type.dtype)
-    return kind in ("int", "uint") or w.fast_math or never_negative_zero(w.made_by, x)
+    return kind in ("int", "uint") or w.fast_math or never_negative(w.made_by, x)
 
 
 def _neighbours(axes: Sequence[int], shape: Sequence[int]) -> bool:
