@@ -24,7 +24,6 @@ from functrans.lax.arguments import as_array
 from functrans.lax.staging import or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
-from functrans.primitives.calls.checkpoint import name as _name
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
@@ -32,7 +31,6 @@ from functrans.typing import PyTree
 
 # A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
-_T = TypeVar("_T")
 Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> save the result?
 
 
@@ -190,29 +188,6 @@ class checkpoint_policies:
     ) -> Policy:
         """Save the values with any of these names; they stay in the memory they are in."""
         return _Policy("save_only_these_names", *names_which_can_be_saved, *names_which_can_be_offloaded)
-
-
-def checkpoint_name(x: _T, name: str) -> _T:
-    """Give values a name that `checkpoint` policies can refer to.
-
-    Arguments:
-      x: pytree of arrays.
-      name: any string.
-
-    Returns:
-      x.
-
-    Source: `jax.ad_checkpoint.checkpoint_name`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> from functrans.ad_checkpoint import checkpoint_name
-      >>> keep = ft.checkpoint_policies.save_only_these_names("hidden")
-      >>> f = ft.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.exp(x), "hidden")), policy=keep)
-      >>> print(ft.grad(f)(0.0))
-      0.5403023
-    """
-    return tree.map(lambda leaf: _name(materialize(as_array(leaf)), name=name), x)
 
 
 # --- residuals ------------------------------------------------------------------------------------

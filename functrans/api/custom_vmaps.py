@@ -13,7 +13,6 @@ from functrans.api.custom_rules import CustomFunction
 from functrans.backends import xla
 from functrans.ir.source import brief
 from functrans.ir.tracebacks import boundary
-from functrans.lax.loops import map as lax_map
 from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
 from functrans.primitives.custom.tracing import staged_call
 from functrans.pytrees.functions import FlatFunction, function_name
@@ -116,38 +115,3 @@ def _flat_rule(rule: Any, fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
         return [as_array(y) for y in outs], out_batched
 
     return BatchRule(flat, function_name(fun))
-
-
-def sequential_vmap(f: Callable[_P, _R]) -> custom_vmap[_P, _R]:
-    """Give a function a batching rule that loops over the examples sequentially.
-
-    Arguments:
-      f: function of pytrees of arrays.
-
-    Returns:
-      A `custom_vmap` function.
-
-    Source: `jax.custom_batching.sequential_vmap`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> f = ft.custom_batching.sequential_vmap(lambda x: x + 1)
-      >>> print(ft.vmap(f)(jnp.arange(3)))
-      [1 2 3]
-    """
-    made = custom_vmap(f)
-    whole: Callable[..., _R] = made
-
-    @made.def_vmap
-    def rule(axis_size: int, in_batched: list[Any], *args: Any) -> tuple[Any, Any]:
-        given = list(args)
-        mapped = tree.map(lambda b, x: x if b else None, in_batched, given)
-        fixed = tree.map(lambda b, x: None if b else x, in_batched, given)
-
-        def one(part: Any) -> Any:
-            return whole(*tree.map(lambda b, x, y: x if b else y, in_batched, part, fixed))
-
-        out = lax_map(one, mapped)
-        return out, tree.map(lambda _: True, out)
-
-    return made

@@ -11,12 +11,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.ad_checkpoint import checkpoint_name
 
 from functrans import lax as _lax
 from functrans import nn, random
 from functrans import numpy as _jnp
 from functrans.api import callbacks
-from functrans.api.checkpoint import checkpoint, checkpoint_name
+from functrans.api.checkpoint import checkpoint
 from functrans.api.custom_rules import custom_jvp, custom_vjp
 from functrans.api.custom_vmaps import custom_vmap
 from functrans.api.derivatives import grad, jvp, linearize

@@ -27,7 +27,7 @@ from functrans.api.vmap import map_examples
 from functrans.ir.source import scopes
 from functrans.ir.types import is_inexact
 from functrans.lax.arguments import as_array
-from functrans.numpy.einsums import einsum as our_einsum
+from functrans.numpy.linear import einsum as our_einsum
 from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla, unknown_layout
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import Tracer, materialize, typeof

@@ -23,6 +23,7 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 _JAXLIB = os.path.join(os.path.dirname(os.path.dirname(_JAX)), "jaxlib") + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(numpy.__file__)) + os.sep
+_DTYPES = os.path.join(os.path.dirname(os.path.dirname(_NUMPY)), "ml_dtypes") + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 
 
@@ -30,7 +31,7 @@ class _Internal(dict[str, bool]):
     """File name -> whether it is of functrans, JAX, NumPy, or the standard library's calls."""
 
     def __missing__(self, filename: str) -> bool:
-        inside = filename.startswith((_HERE, _JAX, _JAXLIB, _NUMPY)) or filename in (
+        inside = filename.startswith((_HERE, _JAX, _JAXLIB, _NUMPY, _DTYPES)) or filename in (
             _STDLIB + "functools.py",
             _STDLIB + "contextlib.py",
             _STDLIB + "threading.py",

@@ -32,6 +32,7 @@ from functrans.errors import (
     NegativeSize,
     NotAnArray,
     NotIntegers,
+    NotSupported,
     TypeMismatch,
     UnboundAxis,
     UnknownPadding,
@@ -146,6 +147,7 @@ _OURS = {
 
 _OF_WORDS = {
     "every element be nonnegative": NegativeSize,
+    "The 'out' argument": NotSupported,
     "Unsupported dtype": UnsupportedDtype,
     "Unrecognized padding type": UnknownPadding,
     "must have an integer type": NotIntegers,
@@ -261,13 +263,19 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
         first = rest[0].strip()
     if our_class(error) is AxisOutOfBounds and " index out of range" in first:
         first = f"an axis is out of bounds ({first})"
+    if our_class(error) is NotSupported:
+        first = f"out= is not supported, as arrays are immutable ({first.rstrip('.')})"
+    advice = _KEYS if re.search("PRNG key (type|data)", first) else ""
+    advice = _SIZES if "using `static_argnums`" in said else advice
+    unbound = re.match(r"Found an unbound axis name: (\S+)\.", first)
+    if unbound:
+        first = f"no axis of the name {unbound[1]} is in scope"
+        advice = f"Call it inside a function that is mapped with vmap(f, axis_name={unbound[1]!r}).\n"
     if "not supported between instances of" in first:
         first = f"an argument is of the wrong type ({first})"
     what = first.rstrip(".") or "does not take these arguments"
     what = what if what.startswith(f"{name}()") else f"{name}: {what}"
     what += "".join(re.findall(r" \(it depends on [^()]*\)$", said))
-    advice = _KEYS if re.search("PRNG key (type|data)", what) else ""
-    advice = _SIZES if "using `static_argnums`" in said else advice
     return f"{what}, {here()}\n{advice}{_call(name, args, kwargs)}"
 
 

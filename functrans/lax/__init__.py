@@ -16,7 +16,6 @@ if _TYPE_CHECKING:
     from functrans.lax.control_flow import *
     from functrans.lax.elementwise import *
     from functrans.lax.exchange import *
-    from functrans.lax.indexing import *
     from functrans.lax.loops import *
     from functrans.lax.reduction import *
 
@@ -26,6 +25,6 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {},
-        "loops control_flow elementwise reduction contraction indexing barriers collective exchange",
+        "loops control_flow elementwise reduction contraction barriers collective exchange",
         "functrans.ir.tracebacks.shown",
     )

@@ -1,4 +1,4 @@
-"""Identity functions of `jax.lax`: `stop_gradient` and `optimization_barrier`."""
+"""Identity functions of `jax.lax`: `stop_gradient` and `with_sharding_constraint`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from functrans.primitives.elementwise import selection
 from functrans.trace import bind, typeof
 from functrans.typing import PyTree
 
-__all__ = ["optimization_barrier", "stop_gradient", "with_sharding_constraint"]
+__all__ = ["stop_gradient", "with_sharding_constraint"]
 
 
 def stop_gradient(x: PyTree) -> PyTree:
@@ -34,20 +34,6 @@ def stop_gradient(x: PyTree) -> PyTree:
 def _stopped(x: Any) -> Any:
     x = _operand(x)
     return x if is_key_dtype(typeof(x).dtype) else bind(selection.stop_gradient, (x,), {})
-
-
-def optimization_barrier(operand: PyTree, /) -> PyTree:
-    """Return a pytree unchanged; the compiler moves and fuses no operations across it.
-
-    Source: `jax.lax.optimization_barrier`.
-
-    >>> from functrans import lax
-    >>> print(lax.optimization_barrier(1.0))
-    1.0
-    """
-    leaves, structure = tree.flatten(operand)
-    through = bind(selection.optimization_barrier, [_operand(x) for x in leaves], {})
-    return tree.unflatten(structure, through)
 
 
 # --- sharding -------------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from functrans import pytrees as tree
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.arguments import axis_index as place
-from functrans.lax.elementwise import convert_element_type
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.distributed import collective as prims
+from functrans.primitives.elementwise.conversion import cast
 from functrans.trace import AnyTracer, full, literal, typeof
 from functrans.typing import Array, PyTree
 
-__all__ = ["axis_index", "axis_size", "pmax", "pmean", "pmin", "psum"]
+__all__ = ["axis_index", "axis_size", "psum"]
 
 # --- names and groups -----------------------------------------------------------------------------
 
@@ -107,92 +107,12 @@ def psum(
     return tree.unflatten(structure, sums)
 
 
-def pmean(
-    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
-) -> PyTree:
-    """Take the mean over the examples of a mapped axis.
-
-    Arguments:
-      x, axis_name, axis_index_groups: as in `psum`.
-
-    Returns:
-      A pytree like x; the mean of integers is a float.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-
-    Source: `jax.lax.pmean`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> centred = ft.vmap(lambda x: x - pmean(x, "i"), axis_name="i")
-      >>> print(centred(jnp.array([1.0, 2.0, 6.0])))
-      [-2. -1.  3.]
-    """
-    sums = psum(x, axis_name, axis_index_groups=axis_index_groups)
-    n = psum(1, axis_name, axis_index_groups=axis_index_groups)
-    return tree.map(lambda v: v / n, sums)
-
-
-def pmax(
-    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
-) -> PyTree:
-    """Take the maximum over the examples of a mapped axis.
-
-    Arguments:
-      x, axis_name, axis_index_groups: as in `psum`.
-
-    Returns:
-      A pytree like x, the same for all examples. Tied examples share its tangent equally (JAX has
-      no derivative of it).
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-
-    Source: `jax.lax.pmax`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> scaled = ft.vmap(lambda x: x / pmax(x, "i"), axis_name="i")
-      >>> print(scaled(jnp.array([1.0, 2.0, 4.0])))
-      [0.25 0.5  1.  ]
-    """
-    return _reduced("pmax", x, axis_name, axis_index_groups)
-
-
-def pmin(
-    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
-) -> PyTree:
-    """Take the minimum over the examples of a mapped axis.
-
-    Arguments:
-      x, axis_name, axis_index_groups: as in `psum`.
-
-    Returns:
-      A pytree like x, the same for all examples; differentiable like `pmax`.
-
-    Raises:
-      UnboundAxis: no enclosing map binds the axis name.
-
-    Source: `jax.lax.pmin`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> above = ft.vmap(lambda x: x - pmin(x, "i"), axis_name="i")
-      >>> print(above(jnp.array([3, 2, 4])))
-      [1 0 2]
-    """
-    return _reduced("pmin", x, axis_name, axis_index_groups)
-
-
-def _reduced(operation: str, x: PyTree, axis_name: Any, groups: Any) -> PyTree:
-    """Reduce each leaf over its own axes, if any are given, and over the named axes."""
-    names, axes = _positions(operation, axis_name, groups)
-    folded = tree.map(lambda v: _folded(f"reduce_{operation[1:]}", v, axes), x)
-    if not names:
-        return folded
-    group = over(operation, names, groups)
-    return tree.map(lambda v: PRIMITIVES[operation](as_array(v), **group), folded)
+def extreme(operation: str, x: Any, axis_name: Any, axis_index_groups: Any = None) -> Any:
+    """Take the `pmax` or `pmin` over axes of the array, if any are given, and over the named axes. Tied
+    examples share its tangent equally (JAX has no derivative of it)."""
+    names, axes = _positions(operation, axis_name, axis_index_groups)
+    x = _folded(f"reduce_{operation[1:]}", x, axes)
+    return PRIMITIVES[operation](as_array(x), **over(operation, names, axis_index_groups)) if names else x
 
 
 def _positions(operation: str, axis_name: Any, groups: Any) -> tuple[tuple[Any, ...], tuple[int, ...]]:
@@ -214,7 +134,7 @@ def _folded(how: str, x: Any, axes: tuple[int, ...]) -> Any:
 
 def _no_bool(x: Any) -> Any:
     t = typeof(x)
-    return convert_element_type(x, np.int32) if dtype_class(t.dtype) == "bool" else x
+    return cast(as_array(x), np.int32) if dtype_class(t.dtype) == "bool" else x
 
 
 def _times(x: Any, n: int) -> Any:

@@ -19,10 +19,7 @@ if _TYPE_CHECKING:
     from functrans.numpy import operators as operators
     from functrans.numpy.arithmetic import *
     from functrans.numpy.creation import *
-    from functrans.numpy.dtypes import *
-    from functrans.numpy.einsums import *
     from functrans.numpy.linear import *
-    from functrans.numpy.moments import *
     from functrans.numpy.reductions import *
     from functrans.numpy.selecting import *
     from functrans.numpy.shaping import *
@@ -35,6 +32,6 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {"functrans.numpy": "fft linalg operators"},
-        "dtypes ufuncs arithmetic linear shaping selecting creation reductions moments einsums ufunc_methods",
+        "ufuncs arithmetic linear shaping selecting creation reductions ufunc_methods",
         "functrans.numpy.ufunc_methods.shown",
     )

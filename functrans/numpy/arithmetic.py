@@ -1,4 +1,7 @@
-"""Functions composed of a few primitives: floor division, remainders and powers."""
+"""Powers, for which a Python integer as exponent is told apart; logarithms of sums, whose custom
+derivative by JAX costs several times as much un-jitted; and sinc, whose derivatives of every order are
+right at 0. Floor division, remainders and rounding are JAX's.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +9,30 @@ import math
 import operator
 from typing import Any
 
-import jax
-import numpy as np
-
-from functrans import errors
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy.promotion import (
     BOOL,
     align,
     align_all,
-    array_of,
     broadcast_shape,
     cast,
     expand,
-    invalid,
     mismatch,
     scalar,
     to_inexact,
     value_of,
 )
-from functrans.numpy.ufuncs import numeric, refuse_out, rint
-from functrans.primitives.elementwise.arithmetic import (
-    ceil,
-    floor,
-    integer_pow,
-    max_,
-    pow_,
-    rem,
-    round_,
-    sign,
-)
+from functrans.numpy.ufuncs import numeric, refuse_out
+from functrans.primitives.elementwise.arithmetic import integer_pow, max_, pow_, rem
 from functrans.primitives.elementwise.bitwise import and_, shift_right_logical
 from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
-from functrans.primitives.elementwise.families import add, div, eq, ge, lt, mul, ne, neg, square, sub
+from functrans.primitives.elementwise.families import add, div, ge, lt, mul, ne, neg, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log1p, sin
 from functrans.trace import Tracer, concrete_value, literal, typeof
 from functrans.typing import Array, ArrayLike
 
-__all__ = [
-    "around",
-    "divmod",
-    "floor_divide",
-    "isnan",
-    "logaddexp",
-    "logaddexp2",
-    "mod",
-    "pow",
-    "power",
-    "remainder",
-    "round",
-    "sinc",
-    "trunc",
-]
+__all__ = ["logaddexp", "logaddexp2", "pow", "power", "sinc"]
 
 
 def same(x: Any, value: Any) -> Any:
@@ -71,72 +45,6 @@ def constant(x: Any, value: Any) -> Any:
     typed, like a Python number, only if x is a weakly typed scalar."""
     t = typeof(x)
     return scalar(value, t.strong() if t.shape else t)
-
-
-# --- division -------------------------------------------------------------------------------------
-
-
-def floor_divide(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Return x / y rounded towards minus infinity.
-
-    Source: `jax.numpy.floor_divide`.
-    """
-    x, y = numeric(*align(x, y, "floor_divide"))
-    kind = dtype_class(typeof(x).dtype)
-    if kind == "complex":
-        raise mismatch("floor_divide", f"takes real numbers, not {typeof(x)}")
-    if kind == "float":
-        return _float_divmod(x, y)[0]
-    quotient = div(x, y)
-    if kind == "uint":
-        return quotient
-    signs_differ = ne(sign(x), sign(y))
-    inexact = ne(rem(x, y), same(x, 0))
-    return select_n(and_(signs_differ, inexact), quotient, sub(quotient, same(x, 1)))
-
-
-def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    rest = rem(x, y)
-    zero = same(x, 0)
-    # division by zero: the infinity of x / y, not the NaN of the remainder
-    whole = select_n(eq(y, zero), sub(x, rest), x)
-    quotient = div(whole, y)
-    correct = and_(ne(rest, zero), ne(sign(y), sign(rest)))
-    rest = select_n(correct, rest, add(rest, y))
-    quotient = select_n(correct, quotient, sub(quotient, same(x, 1)))
-    return round_(quotient, rounding_method=0), rest
-
-
-def remainder(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """Return the remainder of `floor_divide`; it has the sign of y.
-
-    Source: `jax.numpy.remainder`.
-    """
-    x, y = numeric(*align(x, y, "remainder"))
-    divisor = y
-    if not is_inexact(typeof(x).dtype):  # 0 for integers divided by zero
-        divisor = select_n(eq(y, same(y, 0)), y, same(y, 1))
-    rest = rem(x, divisor)
-    if dtype_class(typeof(x).dtype) == "uint":
-        return rest
-    zero = same(x, 0)
-    signs_differ = ne(lt(rest, zero), lt(y, zero))
-    correct = and_(signs_differ, ne(rest, zero))
-    return select_n(correct, rest, add(rest, y))
-
-
-mod = remainder
-
-
-def divmod(x: Any, y: Any, /) -> tuple[Any, Any]:
-    """Return (floor_divide, remainder).
-
-    Source: `jax.numpy.divmod`.
-    """
-    x, y = numeric(*align(x, y, "divmod"))
-    if dtype_class(typeof(x).dtype) == "float":
-        return _float_divmod(x, y)
-    return floor_divide(x, y), remainder(x, y)
 
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -203,7 +111,7 @@ def _integer_power(x: Any, y: Any) -> Any:
     return result
 
 
-# --- functions of floats that take a few primitives: logarithms of sums, rounding, sinc -----------
+# --- functions of floats that take a few primitives: logarithms of sums, sinc ---------------------
 
 
 def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -253,7 +161,9 @@ def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
     z = add(largest, div(rest, same(rest, unit)))
     angle = imag(z)
     half = same(angle, math.pi / unit)
-    turned = remainder(add(angle, half), add(half, half))
+    period = add(half, half)
+    rest = rem(add(angle, half), period)
+    turned = select_n(lt(rest, same(rest, 0)), rest, add(rest, period))
     return complex_(real(z), sub(turned, half))
 
 
@@ -272,64 +182,3 @@ def sinc(x: Any, /) -> Any:
     for coefficient in (-1 / 5040, 1 / 120, -1 / 6, 1.0):
         series = add(mul(series, z2), same(z, coefficient))
     return select_n(small, div(sin(safe), safe), series)
-
-
-def isnan(x: Any, /) -> Any:
-    """Whether x is NaN.
-
-    Source: `jax.numpy.isnan`.
-    """
-    x = value_of(x, "isnan")
-    return ne(x, x)
-
-
-def trunc(x: Any) -> Any:
-    """The nearest integer towards zero, at x's dtype.
-
-    Source: `jax.numpy.trunc`.
-    """
-    x = value_of(x, "trunc")
-    kind = dtype_class(typeof(x).dtype)
-    if kind == "complex":
-        raise mismatch("trunc", f"takes real numbers, not {typeof(x)}")
-    if kind != "float":
-        return array_of(x, "trunc")
-    return select_n(lt(x, same(x, 0)), floor(x), ceil(x))
-
-
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
-    """Round a to a number of decimals, halves to even.
-
-    Arguments:
-      a: array.
-      decimals: the number of digits to keep after the decimal point; negative: before it.
-
-    Source: `jax.numpy.round`.
-    """
-    decimals = operator.index(decimals)
-    a = value_of(a, "round")
-    t = typeof(a)
-    kind = dtype_class(t.dtype)
-    if kind in ("int", "uint"):
-        if decimals < 0:
-            hint = "Cast to a float."
-            raise invalid("round", "decimals < 0 is not defined for integers", hint, errors.UnsupportedChoice)
-        return array_of(a, "round")
-    if kind == "bool":
-        raise invalid("round", f"takes numbers, not {t}")
-    if kind == "complex":
-        return complex_(round(real(a), decimals), round(imag(a), decimals))
-    if decimals == 0:
-        return rint(a)
-    if decimals > math.log10(float(jax.numpy.finfo(t.dtype).max)):  # more digits than it has
-        return array_of(a, "round")
-    factor = 10.0 ** abs(decimals)
-    narrow = np.dtype(t.dtype).itemsize < 4
-    x = cast(a, np.dtype("float32"), t.weak_type) if narrow else a
-    there, back = (mul, div) if decimals > 0 else (div, mul)
-    factor = constant(x, factor)
-    y = back(round_(there(x, factor), rounding_method=1), factor)
-    return cast(y, t.dtype, typeof(y).weak_type)
-
-
-around = round

@@ -1,4 +1,4 @@
-"""Array creation functions.
+"""Arrays from numbers and from lists of traced numbers, which are common: JAX's take ten times as long.
 
 While a program is staged, `zeros`, `ones`, `full` and similar functions return literals, without an
 equation; `arange` and `eye` use `iota`, so the program contains no large constants.
@@ -23,10 +23,10 @@ from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
 from functrans.lax.arguments import check_sizes, placeable, placed, sizes_of
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
-from functrans.numpy.shaping import broadcast_to, check_order, reshape, stack
+from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.families import add, mul
-from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.joining import iota, stack
 from functrans.trace import AnyTracer, Tracer, concrete_value, is_jax_tracer, literal, typeof
 from functrans.trace import full as filled
 from functrans.tracer import not_an_array
@@ -186,7 +186,7 @@ def _stacked(items: Any, dtype: Any) -> Any:
         return astype(array_of(items, "array"), dtype)
     if not items:
         return filled(0, ArrayType((0,), dtype))
-    return stack([_stacked(x, dtype) for x in items])
+    return stack([_stacked(x, dtype) for x in items], 0)
 
 
 def canonical_float() -> Any:

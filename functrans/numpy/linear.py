@@ -1,26 +1,41 @@
-"""Products of arrays: each function names the axes and binds one `dot_general`.
+"""Products of arrays: each function names the axes and binds `dot_general`; `einsum` several, along a path
+of pairwise contractions.
 
 matmul  [.. i k] [.. k j] -> [.. i j]      dot  [a.. k] [b.. k c] -> [a.. b.. c]
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import opt_einsum
 from jax.lax import PrecisionLike
+from opt_einsum.parser import convert_interleaved_input
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.ir.source import here
+from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType
 from functrans.lax.contraction import contraction_options, product_of
-from functrans.numpy.promotion import array_of, axis_index, broadcast_shape, cast, invalid, promote_dtypes
+from functrans.numpy.promotion import (
+    array_of,
+    axis_index,
+    broadcast_shape,
+    cast,
+    invalid,
+    promote_dtypes,
+    user_dtype,
+)
+from functrans.primitives.elementwise.bitwise import and_
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.reductions.folds import reduce_or, reduce_sum
 from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpose
-from functrans.trace import ARRAYS, typeof
-from functrans.typing import Array, ArrayLike, DTypeLike
+from functrans.trace import ARRAYS, materialize, typeof
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
-__all__ = ["dot", "matmul"]
+__all__ = ["dot", "einsum", "matmul"]
 
 Axes = tuple[int, ...]
 
@@ -182,3 +197,183 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     )
     main = t.ndim == 2 and n == m and offset == 0
     return cast(a, t.dtype) if main else a  # as in JAX, whose main diagonals are not weak
+
+
+# --- einsum ---------------------------------------------------------------------------------------
+
+
+def einsum(
+    subscripts: str | ArrayLike | Sequence[int],
+    /,
+    *operands: PyTree,
+    out: None = None,
+    optimize: bool | str | Sequence[tuple[int, ...]] = "auto",
+    precision: PrecisionLike = None,
+    preferred_element_type: DTypeLike | None = None,
+    out_sharding: None = None,
+    **more: PyTree,
+) -> Array:
+    """Contract arrays over axes that are named by letters (Einstein summation).
+
+    Arguments:
+      subscripts: such as "bij,bjk->bik"; letters that are not in the result are summed over. "..."
+        means leading axes that are broadcast.
+      *operands: arrays.
+      optimize: how to find the order of pairwise products; as in `opt_einsum.contract_path`.
+      precision, preferred_element_type: for each contraction, as in `jax.lax.dot_general`.
+
+    Raises:
+      InvalidArgument: the subscripts do not match the operands, or sizes differ.
+
+    Source: `jax.numpy.einsum`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.einsum("ij,j->i", jnp.ones((2, 3)), jnp.ones(3)))
+      [3. 3.]
+    """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _from_lists((subscripts, *operands))
+    xs = promote_dtypes([array_of(x, "einsum", i) for i, x in enumerate(operands)], "einsum")
+    shapes = tuple([typeof(x).shape for x in xs])
+    to = None if preferred_element_type is None else user_dtype(preferred_element_type)
+    for taken, formula in _steps(subscripts, shapes, _hashable(optimize)):
+        terms = [xs.pop(i) for i in taken]
+        if to is not None:
+            terms = promote_dtypes(terms, "einsum")
+        if formula.__class__ is tuple and preferred_element_type is None:
+            lhs, rhs, kept = formula[0]
+            y = contract(terms[0], terms[1], lhs, rhs, kept, precision)
+        else:
+            text = formula[1] if formula.__class__ is tuple else formula
+            y = _contract(text, terms, precision, preferred_element_type)
+        xs.append(y)
+    out = xs[0]
+    return materialize(out if to is None else cast(out, to))
+
+
+def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Convert einsum(x, [0, 1], y, [1, 2], [0, 2]) to letters. Lists may hold anything with an order."""
+    try:
+        if any([hasattr(axes, "dtype") and axes.dtype.kind not in "iu" for axes in given[1::2]]):
+            raise TypeError("an array is no list of axes")
+        return convert_interleaved_input(given)
+    except TypeError:
+        raise invalid(
+            "einsum",
+            f"the first argument must be the subscripts, got {brief(given[0])}",
+            'Write einsum("ij,jk->ik", x, y), or einsum(x, [0, 1], y, [1, 2]).',
+        ) from None
+    except KeyError as error:
+        raise invalid(
+            "einsum",
+            f"the result has the axis {error}, which no operand has",
+            "Name axes of the operands in the last list.",
+        ) from None
+
+
+def _hashable(optimize: Any) -> Any:
+    if isinstance(optimize, list):
+        return tuple([tuple(p) if isinstance(p, list) else p for p in optimize])
+    return optimize
+
+
+@cached("steps of einsum", 4096)
+def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
+    """Return, for each step, the operands to remove and the subscripts "ab,bc->ac" of the result,
+    which is appended; with dot_general's axis names if the step is a single dot_general."""
+    if isinstance(optimize, tuple):
+        optimize = [p for p in optimize if p != "einsum_path"]
+    try:
+        _, info = opt_einsum.contract_path(
+            subscripts, *shapes, shapes=True, optimize="auto" if optimize is True else optimize
+        )
+    except (ValueError, KeyError, IndexError) as error:
+        shown = ", ".join(map(str, shapes))
+        raise invalid(
+            "einsum",
+            f"{subscripts!r} does not match operands of shapes {shown}: {str(error).rstrip('.')}",
+            "Use one letter per axis of each operand; axes of the same letter need equal sizes.",
+        ) from None
+    left = list(shapes)
+    steps = []
+    for step in info.contraction_list:
+        taken, formula = step[0], step[2]
+        given = [left.pop(i) for i in taken]
+        names, out = formula.split("->")
+        sizes: dict[str, set[int]] = {}
+        for term, shape in zip(names.split(","), given, strict=True):
+            for name, n in zip(term, shape, strict=True):
+                sizes.setdefault(name, set()).add(n)
+        left.append(tuple([max(sizes[name]) for name in out]))
+        plain = all(len(found) == 1 for found in sizes.values())
+        axes = _plain_axes(names.split(","), out) if plain else None
+        steps.append((taken, formula if axes is None else (axes, formula)))
+    return steps
+
+
+def _plain_axes(terms: list[str], out: str) -> tuple[Any, ...] | None:
+    """Return the axes (lhs, rhs, out) if the step is a single dot_general, else None; an
+    elementwise product is not one."""
+    if len(terms) != 2:
+        return None
+    x, y = terms
+    once = all(len(set(names)) == len(names) for names in (x, y))
+    alone = set(x) ^ set(y)
+    if not once or not alone <= set(out) or x == y == out:
+        return None
+    return _numbered(x, y, out)
+
+
+def _numbered(*terms: str) -> tuple[tuple[int, ...], ...]:
+    number = {n: i for i, n in enumerate(dict.fromkeys("".join(terms)))}
+    return tuple([tuple([number[n] for n in names]) for names in terms])
+
+
+def _contract(formula: str, terms: list[Any], precision: Any, preferred: Any) -> Any:
+    given, out = formula.split("->")
+    names = given.split(",")
+    x, x_names = terms[0], names[0]
+    if len(terms) == 1:
+        return _alone(x, x_names, out)
+    for i, (y, y_names) in enumerate(zip(terms[1:], names[1:], strict=True)):
+        later = "".join(names[i + 2 :]) + out
+        union = dict.fromkeys(x_names + y_names)
+        kept = out if i == len(terms) - 2 else "".join([n for n in union if n in later])
+        x = _pair(x, x_names, y, y_names, kept, precision, preferred)
+        x_names = kept
+    return x
+
+
+def _alone(x: Any, names: str, out: str) -> Any:
+    """Compute a step with one operand: diagonals, sums and a transpose."""
+    x, names = _reduced(x, names, out)
+    order = tuple([names.index(n) for n in out])
+    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
+
+
+def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:
+    """Take the diagonal of repeated axes of x, and sum over axes that are not needed later."""
+    for name, count in Counter(names).items():
+        for _ in range(count - 1):
+            i = names.index(name)
+            j = names.index(name, i + 1)
+            x = cast(diagonal(x, 0, i, j), typeof(x).dtype, typeof(x).weak_type)
+            names = names[:i] + names[i + 1 : j] + names[j + 1 :] + name
+    summed = tuple([i for i, n in enumerate(names) if n not in needed])
+    if summed:
+        total = reduce_or if typeof(x).dtype == bool else reduce_sum
+        x = total(x, axes=summed)
+        names = "".join([n for n in names if n in needed])
+    return x, names
+
+
+def _pair(x: Any, x_names: str, y: Any, y_names: str, out: str, precision: Any, preferred: Any) -> Any:
+    x, left, y, right = without_ones(x, x_names, y, y_names)
+    x_names, y_names = "".join(left), "".join(right)
+    x, x_names = _reduced(x, x_names, out + y_names)
+    y, y_names = _reduced(y, y_names, out + x_names)
+    if x_names == y_names == out and preferred is None:
+        return and_(x, y) if typeof(x).dtype == bool else mul(x, y)
+    lhs, rhs, to = _numbered(x_names, y_names, out)
+    return contract(x, y, lhs, rhs, to, precision, preferred)

@@ -23,17 +23,7 @@ from functrans import pytrees as tree
 from functrans.ir.source import here, operator_at, user_source
 from functrans.ir.tracebacks import boundary, hide_frames, named_boundary
 from functrans.ir.types import dtype_class
-from functrans.numpy import (
-    arithmetic,
-    indexing,
-    linear,
-    moments,
-    promotion,
-    reductions,
-    selecting,
-    shaping,
-    ufuncs,
-)
+from functrans.numpy import arithmetic, indexing, linear, promotion, reductions, selecting, shaping, ufuncs
 from functrans.trace import Tracer
 from functrans.tracer import CONCRETE
 from functrans.transforms.jvp import Dual
@@ -163,21 +153,32 @@ def _instead_of(other: Any) -> str:
     return "Pass an array or a number: jnp.asarray converts a list of numbers."
 
 
+def _by_jax(name: str) -> Callable[..., Any]:
+    """Return a method that calls a function this package re-exports from JAX, looked up lazily."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(sys.modules[__package__], name)(*args, **kwargs)
+
+    call.__name__ = name
+    call.__doc__ = f"Source: `jax.numpy.{name}`."
+    return call
+
+
 _BINARY: dict[str, Callable[..., Any]] = {
     "add": ufuncs.add,
     "sub": ufuncs.subtract,
     "mul": ufuncs.multiply,
     "truediv": ufuncs.true_divide,
-    "floordiv": arithmetic.floor_divide,
-    "mod": arithmetic.remainder,
-    "divmod": arithmetic.divmod,
+    "floordiv": _by_jax("floor_divide"),
+    "mod": _by_jax("remainder"),
+    "divmod": _by_jax("divmod"),
     "pow": arithmetic.power,
     "matmul": linear.matmul,
     "and": ufuncs.bitwise_and,
     "or": ufuncs.bitwise_or,
     "xor": ufuncs.bitwise_xor,
-    "lshift": ufuncs.left_shift,
-    "rshift": ufuncs.right_shift,
+    "lshift": _by_jax("left_shift"),
+    "rshift": _by_jax("right_shift"),
 }
 _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with the reflected method
     "eq": ("eq", ufuncs.equal),
@@ -193,9 +194,12 @@ _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with the reflecte
 OPERATORS = tuple([f"__{name}__" for name in (*_BINARY, *_COMPARISONS)])
 
 
+_round = _by_jax("round")
+
+
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     """Return round(x) as integers, as for a Python float; round(x, n) keeps x's dtype."""
-    y = arithmetic.round(x, ndigits or 0)
+    y = _round(x, ndigits or 0)
     return selecting.astype(y, int) if ndigits is None else y
 
 
@@ -220,13 +224,16 @@ def _len(self: Tracer) -> int:
     return self.shape[0]
 
 
+_unstack = _by_jax("unstack")
+
+
 def _iter(self: Tracer) -> Iterator[Any]:
     if not self.shape:
         raise errors.TypeMismatch(
             f"iteration over a {self.type}, which has no axes, {here()}\n"
             "Return several values as a tuple, or add an axis first."
         )
-    return iter(shaping.unstack(self))
+    return iter(_unstack(self))
 
 
 def _delete(self: Tracer, index: Any) -> None:
@@ -234,17 +241,6 @@ def _delete(self: Tracer, index: Any) -> None:
         f"elements of a traced {self.type} cannot be deleted (arrays are immutable), {here()}\n"
         "Write `x = jnp.delete(x, i)` for `del x[i]`."
     )
-
-
-def _by_jax(name: str) -> Callable[..., Any]:
-    """Return a method that calls a function this package re-exports from JAX, looked up lazily."""
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return getattr(sys.modules[__package__], name)(*args, **kwargs)
-
-    call.__name__ = name
-    call.__doc__ = f"Source: `jax.numpy.{name}`."
-    return call
 
 
 def _array_namespace(self: Tracer, *, api_version: str | None = None) -> ModuleType:
@@ -292,16 +288,15 @@ def _block_until_ready(self: Tracer) -> Any:
 
 
 _NAMED = {  # functions whose first argument is the array
-    reductions: "all any max min prod sum",
-    moments: "mean std var",
-    shaping: "copy diagonal ravel squeeze swapaxes",
+    reductions: "mean std sum var",
+    shaping: "copy diagonal ravel squeeze",
     selecting: "clip",
     ufuncs: "conj conjugate",
-    arithmetic: "round",
     linear: "dot",
 }
 _JAXS = (
-    "argmax argmin argpartition argsort choose cumprod cumsum nonzero ptp repeat searchsorted sort take trace"
+    "all any argmax argmin argpartition argsort choose cumprod cumsum max min nonzero prod ptp repeat round "
+    "searchsorted sort swapaxes take trace"
 )
 _INHERITED = "byteswap compress to_device view"  # JAX's methods of its tracers
 _METHODS: dict[str, Callable[..., Any]] = {
@@ -316,7 +311,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 _PROPERTIES: dict[str, Callable[..., Any]] = {
     "T": shaping.transpose,
-    "mT": shaping.matrix_transpose,
+    "mT": _by_jax("matrix_transpose"),
     "real": ufuncs.real,
     "imag": ufuncs.imag,
     "at": indexing.At,
@@ -331,7 +326,7 @@ def _attach() -> None:
     for name, (reflected, function) in _COMPARISONS.items():
         setattr(Tracer, f"__{name}__", _operator(name, f"__{reflected}__", function))
     for name, function in _METHODS.items():
-        setattr(Tracer, name, named_boundary(ufuncs.refusing_out(function), name))
+        setattr(Tracer, name, named_boundary(function, name))
     for name, function in _PROPERTIES.items():
         setattr(Tracer, name, property(named_boundary(function, name)))
     setattr(Tracer, "__array_namespace__", _array_namespace)  # noqa: B010  # its type is JAX's
@@ -339,11 +334,11 @@ def _attach() -> None:
         **_UNARY,
         "len": _len,
         "iter": _iter,
-        "contains": lambda self, item: bool(reductions.any(ufuncs.equal(self, item))),
+        "contains": lambda self, item: bool(ufuncs.equal(self, item).any()),
         "getitem": indexing.getitem,
         "setitem": indexing.setitem,
         "delitem": _delete,
-        "trunc": arithmetic.trunc,
+        "trunc": _by_jax("trunc"),
         "floor": ufuncs.floor,
         "ceil": ufuncs.ceil,
         "copy": lambda self: self,

@@ -1,52 +1,51 @@
-"""Reductions over axes: sums, products, extrema, truth, with JAX's result dtypes.
+"""Sums over axes and moments, with JAX's result dtypes: the reductions that are traced most often, and
+those in whose place JAX's would be slower. The others are JAX's.
 
 Narrow integers are summed in the default integer type, half precision in float32.
 """
 
 from __future__ import annotations
 
-import builtins
-from typing import Any, NamedTuple
+import math
+import operator
+from typing import Any
 
 import numpy as np
 
 from functrans.caching import cached
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
 from functrans.numpy.promotion import (
     BOOL,
+    SCALARS,
     align,
     array_of,
     axes_of,
     cast,
     expand,
+    inexact_dtype,
     invalid,
     mask_of,
-    strong,
+    scalar,
     user_dtype,
     value_of,
 )
 from functrans.numpy.selecting import where as select_where
-from functrans.numpy.ufuncs import truth
-from functrans.primitives.base import Primitive
-from functrans.primitives.elementwise.arithmetic import max_, min_
-from functrans.primitives.elementwise.families import add, mul
-from functrans.primitives.reductions.folds import (
-    reduce_and,
-    reduce_max,
-    reduce_min,
-    reduce_or,
-    reduce_prod,
-    reduce_sum,
-    wide_dtype,
-)
+from functrans.numpy.ufuncs import refuse_out, truth
+from functrans.primitives.calls.jit import composite
+from functrans.primitives.elementwise.complex_numbers import conj, real
+from functrans.primitives.elementwise.conversion import real_dtype
+from functrans.primitives.elementwise.families import add, div, gt, mul, square, sub
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.transcendental import sqrt
+from functrans.primitives.reductions.folds import reduce_sum, wide_dtype
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
-__all__ = ["all", "amax", "amin", "any", "max", "min", "prod", "sum"]
+__all__ = ["mean", "std", "sum", "var"]
 
 
-# --- dtypes ---------------------------------------------------------------------------------------
+# --- sums -----------------------------------------------------------------------------------------
 
 
 def wide_integer(dtype: Any) -> Any:
@@ -71,55 +70,9 @@ def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return broadcast_in_dim(x, shape=wide, dimensions=kept)
 
 
-def _start(initial: Any, dtype: Any, name: str) -> Any:
-    """Return the initial value, cast to the dtype of the operand."""
-    start = value_of(initial, name)
-    if typeof(start).ndim:
-        raise invalid(name, f"initial must be a number, got {typeof(start)}")
-    return cast(start, dtype)
-
-
-def _reduced(primitive: Primitive, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
-    t = typeof(x)
-    y = primitive(x, axes=axes) if axes else array_of(x, primitive.name)
-    return with_axes(y, t.shape, axes) if keepdims and axes else y
-
-
-class _Fold(NamedTuple):
-    """A reduction: its name, its primitive, the primitive that combines two results, and the result
-    for no elements."""
-
-    name: str
-    primitive: Primitive
-    combine: Primitive
-    unit: Any = None
-
-
-def _fold(
-    fold: _Fold, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, upcast: bool
-) -> Any:
-    """Compute a sum or product."""
-    name, primitive, combine, unit = fold
-    a = value_of(a, name)
-    t = typeof(a)
-    if dtype is initial is where is None and _is_plain(t):
-        return _reduced(primitive, a, axes_of(axis, len(t.shape), name), keepdims)
-    own = wide_integer(t.dtype) if upcast else np.dtype("int32") if t.dtype == bool else t.dtype
-    out = user_dtype(dtype) if dtype is not None else own
-    if out is BOOL:  # truth values, accumulated as integers
-        a = truth(a, name)
-    x = cast(a, wide_integer(out) if out is BOOL else wide_dtype(out) if dtype is None else out)
-    if where is not None:
-        x = select_where(mask_of(where, name), x, literal(unit, typeof(x).update(shape=())))
-    x = _reduced(primitive, x, axes_of(axis, t.ndim, name), keepdims)
-    if initial is not None:
-        start = _start(initial, typeof(x).dtype, name)
-        x = combine(*align(x, start, name))
-    return materialize(truth(x, name) if out is BOOL else cast(x, out))
-
-
-_SUM = _Fold("sum", reduce_sum, add, 0)
-_PROD = _Fold("prod", reduce_prod, mul, 1)
+def _summed(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    y = reduce_sum(x, axes=axes) if axes else array_of(x, "sum")
+    return with_axes(y, typeof(x).shape, axes) if keepdims and axes else y
 
 
 def sum(
@@ -151,131 +104,174 @@ def sum(
       >>> print(jnp.sum(jnp.ones((2, 3)), axis=1))
       [3. 3.]
     """
-    return _fold(_SUM, a, axis, dtype, keepdims, initial, where, promote_integers)
+    refuse_out("sum", out)
+    a = value_of(a, "sum")
+    t = typeof(a)
+    axes = axes_of(axis, len(t.shape), "sum")
+    if dtype is initial is where is None and _is_plain(t):
+        return _summed(a, axes, keepdims)
+    if dtype is not None:
+        result = user_dtype(dtype)
+    elif promote_integers:
+        result = wide_integer(t.dtype)
+    else:
+        result = np.dtype("int32") if t.dtype == bool else t.dtype
+    if result is BOOL:  # truth values, accumulated as integers
+        a = truth(a, "sum")
+    x = cast(a, wide_integer(result) if result is BOOL else wide_dtype(result) if dtype is None else result)
+    if where is not None:
+        x = select_where(mask_of(where, "sum"), x, literal(0, typeof(x).update(shape=())))
+    x = _summed(x, axes, keepdims)
+    if initial is not None:
+        start = value_of(initial, "sum")
+        if typeof(start).ndim:
+            raise invalid("sum", f"initial must be a number, got {typeof(start)}")
+        x = add(*align(x, cast(start, typeof(x).dtype), "sum"))
+    return materialize(truth(x, "sum") if result is BOOL else cast(x, result))
 
 
-def prod(
+# --- moments --------------------------------------------------------------------------------------
+
+
+def _count(t: ArrayType, axes: tuple[int, ...]) -> int:
+    return math.prod([t.shape[i] for i in axes])
+
+
+@composite
+def mean(
     a: ArrayLike,
     axis: Axis = None,
     dtype: DTypeLike | None = None,
     out: None = None,
     keepdims: bool = False,
-    initial: ArrayLike | None = None,
+    *,
     where: ArrayLike | None = None,
-    promote_integers: bool = True,
 ) -> Array:
-    """Multiply the elements over axes; arguments as in `sum`.
+    """Return the arithmetic mean over axes; arguments as in `sum`.
 
-    Source: `jax.numpy.prod`.
+    Source: `jax.numpy.mean`.
+
+    Example:
+      >>> import functrans.numpy as jnp
+      >>> print(jnp.mean(jnp.arange(4.0)))
+      1.5
     """
-    return _fold(_PROD, a, axis, dtype, keepdims, initial, where, promote_integers)
-
-
-# --- extrema --------------------------------------------------------------------------------------
-
-
-_MAX = _Fold("max", reduce_max, max_)
-_MIN = _Fold("min", reduce_min, min_)
-
-
-def _extreme(fold: _Fold, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
-    name, primitive, combine, _ = fold
-    a = value_of(a, name)
+    refuse_out("mean", out)
+    a = value_of(a, "mean")
     t = typeof(a)
-    axes = axes_of(axis, t.ndim, name)
-    if where is not None and initial is None:
-        raise invalid(name, "where= needs an initial value", "Pass initial=.")
-    if initial is None and builtins.any(t.shape[i] == 0 for i in axes):
-        raise invalid(
-            name,
-            f"zero-size array to reduction operation {name} which has no identity: {t} over axes {axes}",
-            "Pass initial=, or handle empty arrays first.",
-        )
-    if initial is not None:
-        initial = _start(initial, t.dtype, name)
-    if where is not None:
-        a = select_where(mask_of(where, name), a, initial)
-    a = strong(a)
-    if initial is not None and builtins.any(t.shape[i] == 0 for i in axes):
-        x = expand(initial, tuple([n for i, n in enumerate(t.shape) if i not in axes]))
-        return materialize(with_axes(x, t.shape, axes) if keepdims else x)
-    x = _reduced(primitive, a, axes, keepdims)
-    if initial is not None:
-        x = combine(*align(x, initial, name))
-    return materialize(x)
+    out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
+    wide = wide_dtype(out_dtype) if dtype is None else out_dtype
+    axes = axes_of(axis, t.ndim, "mean")
+    total = sum(a, axes, wide, where=where)
+    if where is None:
+        n = scalar(_count(t, axes), typeof(total))
+    else:
+        n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
+    result = cast(div(total, n), out_dtype)
+    return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
 
-def max(
+def included(where: Any, t: ArrayType, name: str) -> Any:
+    """Return the mask `where`, broadcast to the shape of the operand."""
+    return expand(mask_of(where, name), t.shape)
+
+
+def _by_degrees(total: Any, n: Any, ddof: Any) -> Any:
+    """Return total / (n - ddof); NaN, with a gradient of zero, where that is not positive."""
+    kind = typeof(total)
+    if isinstance(n, int):
+        if ddof.__class__ in SCALARS:
+            left = operator.sub(n, ddof)
+            return div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
+        n = literal(n, kind)
+    ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
+    left = sub(*align(n, ddof, "var"))
+    none, one = (literal(x, typeof(left)) for x in (0, 1))
+    enough = gt(left, none)
+    result = div(*align(total, select_n(enough, one, left), "var"))
+    nan = literal(math.nan, typeof(result))
+    return select_n(expand(enough, typeof(result).shape), nan, result)
+
+
+@composite
+def var(
     a: ArrayLike,
     axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Return the maximum over axes; NaN if there is one. Arguments as in `sum`.
-
-    Source: `jax.numpy.max`.
-    """
-    return _extreme(_MAX, a, axis, keepdims, initial, where)
-
-
-def min(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> Array:
-    """Return the minimum over axes; NaN if there is one. Arguments as in `sum`.
-
-    Source: `jax.numpy.min`.
-    """
-    return _extreme(_MIN, a, axis, keepdims, initial, where)
-
-
-amax = max
-amin = min
-
-
-# --- truth ----------------------------------------------------------------------------------------
-
-
-def _truth_of_all(
-    name: str, primitive: Primitive, unit: bool, a: Any, axis: Any, keepdims: bool, where: Any
-) -> Any:
-    x = truth(a, name)
-    if where is not None:
-        x = select_where(mask_of(where, name), x, literal(unit, ArrayType((), BOOL)))
-    return materialize(_reduced(primitive, x, axes_of(axis, typeof(x).ndim, name), keepdims))
-
-
-def all(
-    a: ArrayLike,
-    axis: Axis = None,
-    out: None = None,
+    ddof: int = 0,
     keepdims: bool = False,
     *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: Any = None,
 ) -> Array:
-    """Return whether all elements are true (not zero).
+    """Return the variance over axes.
 
-    Source: `jax.numpy.all`.
+    Arguments:
+      a, axis, keepdims, where: as in `sum`.
+      dtype: of the result.
+      ddof, correction: subtracted from the number of elements.
+      mean: the mean, if it is known.
+
+    Source: `jax.numpy.var`.
     """
-    return _truth_of_all("all", reduce_and, True, a, axis, keepdims, where)
+    refuse_out("var", out)
+    if correction is not None:
+        if ddof != 0:
+            raise invalid("var", "ddof and correction can't be provided simultaneously")
+        ddof = correction
+    a = value_of(a, "var")
+    t = typeof(a)
+    axes = axes_of(axis, t.ndim, "var")
+    own = inexact_dtype(t.dtype)
+    if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
+        raise invalid("var", f"complex numbers need a complex dtype, got {dtype}")
+    asked = own if dtype is None else user_dtype(dtype)
+    wide = wide_dtype(promote((ArrayType((), own), ArrayType((), asked)))[0])
+    x = cast(a, wide)
+    if mean is None:
+        centre = _mean(x, axes, wide, None, where is not None, where=where)
+        if where is None:  # straight to the full shape
+            kept = tuple([i for i in range(t.ndim) if i not in axes])
+            centre = broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
+        mean = centre
+    distance = sub(*align(x, mean, "var"))
+    if dtype_class(wide) == "complex":
+        squares = real(mul(distance, conj(distance)))
+    else:
+        squares = square(distance)
+    total = sum(squares, axes, where=where)
+    kind = typeof(total)
+    if where is None:
+        n: Any = _count(t, axes)
+    else:
+        n = sum(included(where, t, "var"), axes, kind.dtype)
+    result = cast(_by_degrees(total, n, ddof), real_dtype(own) if dtype is None else user_dtype(dtype))
+    return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
 
-def any(
+_mean = mean
+
+
+@composite
+def std(
     a: ArrayLike,
     axis: Axis = None,
+    dtype: DTypeLike | None = None,
     out: None = None,
+    ddof: int = 0,
     keepdims: bool = False,
     *,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: Any = None,
 ) -> Array:
-    """Return whether any element is true (not zero).
+    """Return the standard deviation over axes; arguments as in `var`.
 
-    Source: `jax.numpy.any`.
+    Source: `jax.numpy.std`.
     """
-    return _truth_of_all("any", reduce_or, False, a, axis, keepdims, where)
+    refuse_out("std", out)
+    if dtype is not None and not is_inexact(user_dtype(dtype)):
+        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast the result instead.")
+    return sqrt(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))

@@ -1,4 +1,5 @@
-"""Functions that change the shape of arrays or the order of elements, join and split arrays."""
+"""Those functions that change the shape of arrays, or the order of their axes, or join them, that are
+traced most often, and `squeeze`; the others are JAX's."""
 
 from __future__ import annotations
 
@@ -14,70 +15,23 @@ from functrans.ir.source import brief
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import sizes_of
 from functrans.numpy.linear import diagonal
-from functrans.numpy.promotion import (
-    array_of,
-    axes_of,
-    axis_index,
-    broadcast_shape,
-    expand,
-    invalid,
-    mismatch,
-    promote_dtypes,
-)
+from functrans.numpy.promotion import array_of, axes_of, axis_index, expand, invalid, mismatch, promote_dtypes
 from functrans.numpy.selecting import astype
 from functrans.primitives.shape import joining, moving
-from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import Tracer, materialize, typeof
-from functrans.typing import Array, ArrayLike, Axis, Device, DTypeLike, Shape
+from functrans.typing import Array, ArrayLike, Device, DTypeLike, Shape
 
 __all__ = [
-    "broadcast_shapes",
     "broadcast_to",
     "concatenate",
     "copy",
     "diagonal",
-    "expand_dims",
-    "matrix_transpose",
-    "ndim",
     "permute_dims",
     "ravel",
     "reshape",
-    "shape",
-    "size",
     "squeeze",
-    "stack",
-    "swapaxes",
     "transpose",
-    "unstack",
 ]
-
-
-# --- queries --------------------------------------------------------------------------------------
-
-
-def shape(a: ArrayLike) -> tuple[int, ...]:
-    """Return the shape.
-
-    Source: `jax.numpy.shape`.
-    """
-    return typeof(array_of(a, "shape")).shape
-
-
-def ndim(a: ArrayLike) -> int:
-    """Return the number of axes.
-
-    Source: `jax.numpy.ndim`.
-    """
-    return len(typeof(array_of(a, "ndim")).shape)
-
-
-def size(a: ArrayLike, axis: Axis = None) -> int:
-    """Return the number of elements along all axes or some of them.
-
-    Source: `jax.numpy.size`.
-    """
-    t = typeof(array_of(a, "size"))
-    return math.prod([t.shape[i] for i in axes_of(axis, t.ndim, "size")])
 
 
 # --- reshape --------------------------------------------------------------------------------------
@@ -195,29 +149,6 @@ def _permuted(a: Any, order: tuple[int, ...]) -> Any:
     return a if order == tuple(range(len(order))) else moving.transpose(a, permutation=order)
 
 
-def matrix_transpose(x: ArrayLike, /) -> Array:
-    """Exchange the last two axes.
-
-    Source: `jax.numpy.matrix_transpose`.
-    """
-    if ndim(x) < 2:
-        raise invalid("matrix_transpose", f"needs at least two axes, got {typeof(array_of(x, ''))}")
-    return swapaxes(x, -1, -2)
-
-
-def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Array:
-    """Exchange two axes.
-
-    Source: `jax.numpy.swapaxes`.
-    """
-    a = array_of(a, "swapaxes")
-    n = typeof(a).ndim
-    order = list(range(n))
-    i, j = axis_index(axis1, n, "swapaxes"), axis_index(axis2, n, "swapaxes")
-    order[i], order[j] = j, i
-    return _permuted(a, tuple(order))
-
-
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Drop axes of size 1: all, or those named.
 
@@ -237,22 +168,6 @@ def squeeze(a: Any, axis: Any = None) -> Any:
                 "Index it, x[..., 0], or reduce over it.",
             )
     return moving.squeeze(a, dimensions=axes) if axes else a
-
-
-def expand_dims(a: ArrayLike, axis: Axis) -> Array:
-    """Insert axes of size 1 at these positions of the result.
-
-    Source: `jax.numpy.expand_dims`.
-    """
-    a = array_of(a, "expand_dims")
-    t = typeof(a)
-    many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    n = t.ndim + len(many)
-    new = axes_of(tuple(many), n, "expand_dims")
-    kept = tuple([i for i in range(n) if i not in new])
-    sizes = iter(t.shape)
-    shape = tuple([1 if i in new else next(sizes) for i in range(n)])
-    return a if not new else broadcast_in_dim(a, shape=shape, dimensions=kept)
 
 
 # --- broadcasting ---------------------------------------------------------------------------------
@@ -276,14 +191,6 @@ def broadcast_to(array: ArrayLike, shape: Shape, *, out_sharding: None = None) -
     return expand(array, to)
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """Return the shape that arrays of these shapes broadcast to.
-
-    Source: `jax.numpy.broadcast_shapes`.
-    """
-    return broadcast_shape([sizes_of(s) for s in shapes], "broadcast_shapes", (), errors.InvalidArgument)
-
-
 # --- join -----------------------------------------------------------------------------------------
 
 
@@ -299,24 +206,7 @@ def concatenate(
       >>> print(jnp.concatenate([jnp.zeros(2), jnp.ones(1)]))
       [0. 0. 1.]
     """
-    return _concatenate("concatenate", arrays, axis, dtype)
-
-
-def _pieces(name: str, arrays: Any) -> list[Any]:
-    """Return the arrays of a sequence, or the slices of an array."""
-    if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
-        if typeof(arrays).ndim == 0:
-            raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
-        return list(unstack(arrays))
-    if not isinstance(arrays, Iterable):
-        raise mismatch(name, f"takes a sequence of arrays, got {brief(arrays)}", "Pass a list: [x, y].")
-    xs = list(arrays)
-    if not xs:
-        raise invalid(name, "Need at least one array", "Pass a non-empty list.")
-    return xs
-
-
-def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
+    name = "concatenate"
     xs = _pieces(name, arrays)
     if dtype is None:
         xs = [materialize(x) for x in promote_dtypes(xs, name)]
@@ -349,40 +239,15 @@ def _concatenate(name: str, arrays: Any, axis: Any, dtype: Any) -> Any:
     return joining.concatenate(*xs, dimension=i)
 
 
-def stack(
-    arrays: ArrayLike | Sequence[ArrayLike], axis: int = 0, out: None = None, dtype: DTypeLike | None = None
-) -> Array:
-    """Join arrays of one shape along a new axis.
-
-    Source: `jax.numpy.stack`.
-    """
-    xs = [array_of(x, "stack", i) for i, x in enumerate(_pieces("stack", arrays))]
-    types = [typeof(x) for x in xs]
-    if any(t.shape != types[0].shape for t in types):
-        raise invalid(
-            "stack",
-            f"All input arrays must have the same shape. Got {', '.join(map(str, types))}",
-            "jnp.concatenate joins arrays of different sizes.",
-        )
-    i = axis_index(axis, types[0].ndim + 1, "stack")
-    return _concatenate("stack", [expand_dims(x, i) for x in xs], i, dtype)
-
-
-# --- split ----------------------------------------------------------------------------------------
-
-
-def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """Return the slices along an axis as a tuple.
-
-    Source: `jax.numpy.unstack`.
-    """
-    x = array_of(x, "unstack")
-    t = typeof(x)
-    if t.ndim == 0:
-        raise invalid("unstack", "needs at least one axis, got a scalar")
-    i = axis_index(axis, t.ndim, "unstack")
-    n = t.shape[i]
-    if n == 0:
-        return ()
-    pieces = joining.split(x, sizes=(1,) * n, axis=i) if n > 1 else [x]
-    return tuple([moving.squeeze(p, dimensions=(i,)) for p in pieces])
+def _pieces(name: str, arrays: Any) -> list[Any]:
+    """Return the arrays of a sequence, or the slices of an array."""
+    if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
+        if typeof(arrays).ndim == 0:
+            raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
+        return list(array_of(arrays, name))
+    if not isinstance(arrays, Iterable):
+        raise mismatch(name, f"takes a sequence of arrays, got {brief(arrays)}", "Pass a list: [x, y].")
+    xs = list(arrays)
+    if not xs:
+        raise invalid(name, "Need at least one array", "Pass a non-empty list.")
+    return xs

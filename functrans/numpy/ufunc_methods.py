@@ -4,9 +4,8 @@ Importing this module adds them to our functions of the same names. The methods 
 imported (interop/delegated.py) when first called.
 
 And the public versions (`shown`) of the functions of `functrans.numpy`: those that are several
-operations run as one compiled operation in eager mode (`composite` in primitives/calls/jit.py); those
-with a parameter `out` raise an error if it is used. Internal calls use the defining modules directly,
-without this overhead.
+operations run as one compiled operation in eager mode (`composite` in primitives/calls/jit.py). Internal
+calls use the defining modules directly, without this overhead.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from functrans.ir import tracebacks
 from functrans.ir.tracebacks import named_boundary
 from functrans.numpy import ufuncs
 from functrans.numpy.arithmetic import logaddexp, logaddexp2
-from functrans.numpy.ufuncs import refusing_out
 from functrans.primitives.calls.jit import composite
 
 __all__ = ["frompyfunc", "ufunc"]
@@ -107,11 +105,10 @@ _attach()
 # Functions of arrays; Python numbers are operands: those that are likely to change between calls,
 # for which nothing should be recompiled.
 _ELEMENTWISE = (
-    "arctan2 divide divmod equal floor_divide greater greater_equal less less_equal logaddexp "
-    "logaddexp2 mod nextafter not_equal remainder true_divide where"
+    "divide equal greater greater_equal less less_equal logaddexp logaddexp2 not_equal true_divide where"
 )
 # Functions of arrays and static integers, strings and None; floats are operands.
-_WITH_OPTIONS = "diagonal dot imag clip ravel round sinc trunc unstack"
+_WITH_OPTIONS = "diagonal dot imag clip ravel sinc"
 
 _OPERANDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), (int, float, complex)),
@@ -123,7 +120,5 @@ def shown(package: str, name: str, value: Any) -> Any:
     """Return the public version of a name that a module of `functrans.numpy` defines."""
     if isinstance(value, FunctionType):
         made = composite(value, _OPERANDS[name]) if name in _OPERANDS else value
-        if not hasattr(value, "reduce"):  # ufuncs raise the error themselves
-            made = refusing_out(made)
         return tracebacks.shown(package, name, made)
     return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from functrans import pytrees as tree
 from functrans.interop.jaxprs.walk import each_like, means, plain, type_of_aval
 from functrans.ir.source import brief
 from functrans.lax.arguments import invalid
-from functrans.lax.collective import members, over
+from functrans.lax.collective import extreme, members, over
 from functrans.primitives.calls import callback as calls
 from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed import collective as prims
@@ -90,8 +91,8 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
 
 
 each_like("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")
-each_like("pmax", lax.pmax, "axis_index_groups", axis_name="axes")
-each_like("pmin", lax.pmin, "axis_index_groups", axis_name="axes")
+each_like("pmax", partial(extreme, "pmax"), "axis_index_groups", axis_name="axes")
+each_like("pmin", partial(extreme, "pmin"), "axis_index_groups", axis_name="axes")
 each_like("ppermute", lax.ppermute, "axis_name perm")
 
 
