@@ -475,37 +475,3 @@ def test_constants_divided_by_zero(passes, dtype):
         ft.jit(parts, passes=passes, static_argnums=0)(jnp, x), parts(jax.numpy, x), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
-
-
-SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, 1.5, -1.5, 1e-30]
-SORTS = {  # name -> a function of JAX, the dtype, whether integers are sorted
-    "floats": (jax.numpy.sort, "float32", True),
-    "wide": (jax.numpy.sort, "float64", True),
-    "halves": (jax.numpy.sort, "float16", True),
-    "bfloat16": (jax.numpy.sort, "bfloat16", True),
-    "rows": (lambda x: jax.numpy.sort(x.reshape(40, 50), 1), "float32", True),
-    "columns": (lambda x: jax.numpy.sort(x.reshape(40, 50), 0), "float32", True),
-    "positions": (jax.numpy.argsort, "float32", True),
-    "positions of halves": (jax.numpy.argsort, "float16", True),
-    "positions in rows": (lambda x: jax.numpy.argsort(x.reshape(40, 50), 1), "float32", True),
-    "with others": (lambda x: jax.lax.sort([x, x > 0, -x], num_keys=1), "float32", True),
-    "by random bits": (lambda x: jax.lax.sort_key_val(x * 12_345_678, x), "uint32", True),
-    "median": (jax.numpy.median, "float32", True),
-    "gradient": (jax.grad(lambda x: jax.numpy.sum(jax.numpy.sort(x) * x[0])), "float32", True),
-    "positions of wide": (jax.numpy.argsort, "float64", False),
-    "positions in columns": (lambda x: jax.numpy.argsort(x.reshape(40, 50), 0), "float32", False),
-    "by two keys": (lambda x: jax.lax.sort([x, -x], num_keys=2), "float32", False),
-    "few": (lambda x: jax.numpy.sort(x[:1000]), "float32", False),
-}
-
-
-@pytest.mark.parametrize("name", SORTS)
-def test_floats_are_sorted_as_integers(name):
-    f, dtype, by_bits = SORTS[name]
-    with jax.enable_x64(True), np.errstate(invalid="ignore"):
-        x = np.random.default_rng(0).normal(size=2000) * 100
-        x = np.where(np.arange(2000) % 3, np.resize(SPECIAL, 2000), x) if dtype != "uint32" else np.abs(x)
-        x = x[::-1].astype(jnp.dtype(dtype))
-        assert ("xor" in ft.jit(f).lower(x).as_text()) == by_bits
-        ours, theirs = (jax.tree.map(lambda v: v.astype(float), g(x)) for g in (ft.jit(f), jax.jit(f)))
-        jax.tree.map(np.testing.assert_array_equal, ours, theirs)

@@ -43,7 +43,7 @@ LOOP = ft.make_ir(looped)(np.ones(5, np.float32))
 
 
 def long_program() -> Program:
-    params = transformer_params(1, 16)
+    params = transformer_params(2, 16)
     return ft.make_ir(ft.grad(transformer_loss(OURS)))(params, np.arange(9))
 
 

@@ -1,4 +1,4 @@
-"""Trigonometric functions in vector code on a CPU: accuracy, exceptional numbers, which are chosen."""
+"""Functions in vector code and sorts of bits on a CPU: accuracy, exceptional numbers, which are chosen."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def test_what_is_chosen():
 
 def test_unjitted():
     x = np.linspace(-1, 1, SIZE, dtype="float32")
-    np.testing.assert_array_equal(jnp.arccos(x), ft.jit(jnp.arccos)(x))
-    assert (np.asarray(jnp.arccos(x)) != np.asarray(jax.numpy.arccos(x))).any()
+    np.testing.assert_array_equal(lax.sin(x), ft.jit(lax.sin)(x))
+    assert (np.asarray(lax.sin(x)) != np.asarray(jax.lax.sin(x))).any()
 
 
 def test_of_one_angle():
@@ -186,3 +186,37 @@ def test_composition(size):
             assert "round_nearest_even" in compiled.as_text(), name
             found, expected = compiled.compile()(x), ft.jit(f, cpu="plain")(x)
             jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-11, 1e-11), found, expected)
+
+
+SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, 1.5, -1.5, 1e-30]
+SORTS = {  # name -> a function of JAX, the dtype, whether integers are sorted
+    "floats": (jax.numpy.sort, "float32", True),
+    "wide": (jax.numpy.sort, "float64", True),
+    "halves": (jax.numpy.sort, "float16", True),
+    "bfloat16": (jax.numpy.sort, "bfloat16", True),
+    "rows": (lambda x: jax.numpy.sort(x.reshape(40, 50), 1), "float32", True),
+    "columns": (lambda x: jax.numpy.sort(x.reshape(40, 50), 0), "float32", True),
+    "positions": (jax.numpy.argsort, "float32", True),
+    "positions of halves": (jax.numpy.argsort, "float16", True),
+    "positions in rows": (lambda x: jax.numpy.argsort(x.reshape(40, 50), 1), "float32", True),
+    "with others": (lambda x: jax.lax.sort([x, x > 0, -x], num_keys=1), "float32", True),
+    "by random bits": (lambda x: jax.lax.sort_key_val(x * 12_345_678, x), "uint32", True),
+    "median": (jax.numpy.median, "float32", True),
+    "gradient": (jax.grad(lambda x: jax.numpy.sum(jax.numpy.sort(x) * x[0])), "float32", True),
+    "positions of wide": (jax.numpy.argsort, "float64", False),
+    "positions in columns": (lambda x: jax.numpy.argsort(x.reshape(40, 50), 0), "float32", False),
+    "by two keys": (lambda x: jax.lax.sort([x, -x], num_keys=2), "float32", False),
+    "few": (lambda x: jax.numpy.sort(x[:1000]), "float32", False),
+}
+
+
+@pytest.mark.parametrize("name", SORTS)
+def test_floats_are_sorted_as_integers(name):
+    f, dtype, by_bits = SORTS[name]
+    with jax.enable_x64(True), np.errstate(invalid="ignore"):
+        x = np.random.default_rng(0).normal(size=2000) * 100
+        x = np.where(np.arange(2000) % 3, np.resize(SPECIAL, 2000), x) if dtype != "uint32" else np.abs(x)
+        x = x[::-1].astype(jnp.dtype(dtype))
+        assert ("xor" in ft.jit(f).lower(x).as_text()) == by_bits
+        ours, theirs = (jax.tree.map(lambda v: v.astype(float), g(x)) for g in (ft.jit(f), jax.jit(f)))
+        jax.tree.map(np.testing.assert_array_equal, ours, theirs)
