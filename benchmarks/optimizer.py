@@ -67,7 +67,7 @@ def optimizer_algebra() -> Iterator[Row]:
         "trace(A @ B)": lambda lib: lambda a, b, v: lib.np.trace(a @ b),
         "(A @ B) @ v": lambda lib: lambda a, b, v: (a @ b) @ v,
         "sum(A @ B)": lambda lib: lambda a, b, v: lib.np.sum(a @ b),
-        "diag(A @ B)": lambda lib: lambda a, b, v: lib.np.diag(a @ b),
+        "diagonal(A @ B)": lambda lib: lambda a, b, v: lib.np.diagonal(a @ b),
     }
     for name, make in programs.items():
         yield from gain_rows(f"{name}, n = {n}", make, (a, b, v), 0.1, None, memory=False)

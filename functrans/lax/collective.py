@@ -24,7 +24,7 @@ from functrans.primitives.elementwise.conversion import cast
 from functrans.trace import AnyTracer, full, literal, typeof
 from functrans.typing import Array, PyTree
 
-__all__ = ["axis_index", "axis_size", "psum"]
+__all__ = ["axis_index", "axis_size", "pmean", "psum"]
 
 # --- names and groups -----------------------------------------------------------------------------
 
@@ -105,6 +105,34 @@ def psum(
     else:
         sums = [_times(v, members("psum", group)) for v in leaves]
     return tree.unflatten(structure, sums)
+
+
+def pmean(
+    x: PyTree, axis_name: Hashable, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> PyTree:
+    """Take the mean over the examples of a mapped axis.
+
+    Arguments:
+      x, axis_name, axis_index_groups: as in `psum`.
+
+    Returns:
+      A pytree like x; the mean of integers is a float. Groups may have different sizes (JAX divides by the
+      size of the first).
+
+    Raises:
+      UnboundAxis: no enclosing map binds the axis name.
+
+    Source: `jax.lax.pmean`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> centred = ft.vmap(lambda x: x - pmean(x, "i"), axis_name="i")
+      >>> print(centred(jnp.array([1.0, 2.0, 6.0])))
+      [-2. -1.  3.]
+    """
+    sums = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    n = psum(1, axis_name, axis_index_groups=axis_index_groups)
+    return tree.map(lambda v: v / n, sums)
 
 
 def extreme(operation: str, x: Any, axis_name: Any, axis_index_groups: Any = None) -> Any:

@@ -148,7 +148,7 @@ def test_classes_of_errors():
         ft.jit(lambda x: x, compiler_options={"nonsense": True})(1)
     with pytest.raises(NotImplementedError, match="no branch for the platform"):
         ft.jit(lambda x: lax.platform_dependent(x, other=jnp.sin))(1.0)
-    with pytest.raises(NotImplementedError, match="not defined for integers"):
+    with pytest.raises(NotImplementedError, match="integer np"):
         jnp.round(jnp.array(1234), -2)
 
 
