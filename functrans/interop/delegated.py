@@ -39,7 +39,7 @@ _READS |= {"PRNGKey", "key", "wrap_key_data"}
 _READS |= {"empty_like"}  # on which devices its argument is
 # Functions whose custom rule closes over an argument, which may not be a traced one of their program.
 _CLOSES_OVER = {"pinv"}
-_OF_SHAPES = re.compile("_shape_tuple$|_permutations$")  # names of functions of shapes
+_OF_SHAPES = re.compile("_shapes$|_shape_tuple$|_permutations$")  # names of functions of shapes
 _PLACES = ("sharding", "device", "out_sharding")  # parameters that say where the result is
 _Jitted: Any = jax.jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)

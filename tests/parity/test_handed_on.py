@@ -388,3 +388,14 @@ def test_ufuncs_of_jax_are_ufuncs_here():
     shapes = [ft.ShapeDtypeStruct((3,), "float32")] * 2
     for f in (fnp.add, lambda x, y: fnp.maximum.reduce(x)):
         assert len(ft.make_ir(f)(*shapes).equations) == 1
+
+
+@pytest.mark.parametrize("lib", [fnp, ft.lax])
+def test_shapes_stay_integers_of_python(lib):
+    def checked(x):
+        assert lib.broadcast_shapes(x.shape, (3, 1)) == (3, 4)
+        return x
+
+    assert all([type(n) is int for n in lib.broadcast_shapes((2, 1), (3,))])
+    for run in (checked, ft.jit(checked), ft.grad(lambda x: checked(x).sum())):
+        run(np.ones(4))
