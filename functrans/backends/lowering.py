@@ -37,7 +37,7 @@ _LARGE = 2**14  # numbers: of fewer no function is in vector code outside of ker
 
 def _is_rewritten(e: Equation) -> bool:
     """Return whether passes may rewrite a single operation; for others they need not be loaded."""
-    return e.primitive.holds_programs or e.outputs[0].type.size >= _LARGE
+    return e.primitive.holds_programs or any([v.type.size >= _LARGE for v in e.outputs])
 
 
 class Lowering:

@@ -220,3 +220,31 @@ def test_floats_are_sorted_as_integers(name):
         assert ("xor" in ft.jit(f).lower(x).as_text()) == by_bits
         ours, theirs = (jax.tree.map(lambda v: v.astype(float), g(x)) for g in (ft.jit(f), jax.jit(f)))
         jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+POSITIONS = {  # name -> the shape, the axis, whether it takes two steps
+    "vector": ((20_000,), 0, True),
+    "rows": ((40, 500), 1, True),
+    "columns": ((500, 40), 0, True),
+    "middle": ((20, 50, 20), 1, True),
+    "short rows": ((2000, 10), 1, False),
+    "few": ((100, 40), 1, False),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("case", POSITIONS)
+def test_positions_of_extrema(case, name, dtype):
+    shape, axis, in_two = POSITIONS[case]
+    with jax.enable_x64(True), np.errstate(invalid="ignore"):
+        x = np.random.default_rng(0).integers(-9, 9, shape) * 1.0
+        x.flat[::7] = -0.0
+        x.flat[-5 * shape[-1] :] = np.nan  # in some rows
+        x.flat[-1], x.flat[3] = -np.inf, np.inf
+        x = x.astype(jnp.dtype(dtype))
+        ours = ft.jit(lambda x: getattr(jnp, name)(x, axis))
+        assert ("xor" in ours.lower(x).as_text()) == in_two
+        theirs = getattr(jax.numpy, name)(x, axis)
+        np.testing.assert_array_equal(ours(x), theirs)
+        assert ours(x).dtype == theirs.dtype

@@ -12,7 +12,9 @@ from functrans.ir.program import Literal
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.mlir import hlo
-from functrans.primitives.elementwise.families import ANY, Elementwise, compare
+from functrans.primitives.elementwise.bitwise import xor
+from functrans.primitives.elementwise.families import ANY, Elementwise, compare, eq, full_like, lt
+from functrans.primitives.elementwise.selection import select_n
 from functrans.trace import Tracer, bind, literal, typeof
 
 
@@ -212,3 +214,25 @@ def cast(x: Any, dtype: Any) -> Any:
     if typeof(x).dtype == dtype:
         return x
     return convert_element_type(x, dtype=dtype, weak_type=False)
+
+
+# --- numbers as integers of the same order ----------------------------------------------------------
+
+
+def ordered_bits(x: Any) -> Any:
+    """Return signed integers that are ordered as the numbers are: -0 before 0, NaN last."""
+    if dtype_class(typeof(x).dtype) == "uint":
+        return bitcast_convert_type(xor(x, full_like(x, 2**31)), dtype=np.dtype(np.int32))
+    x = select_n(eq(x, x), full_like(x, np.nan), x)
+    return flipped(bitcast_convert_type(x, dtype=np.dtype(f"i{typeof(x).dtype.itemsize}")))
+
+
+def flipped(bits: Any) -> Any:
+    """Flip the bits after the sign of negative numbers; twice is the identity."""
+    all_bits = full_like(bits, np.iinfo(typeof(bits).dtype).max)
+    return select_n(lt(bits, 0), bits, xor(bits, all_bits))
+
+
+def one_zero(x: Any) -> Any:
+    """Return x with 0 in place of -0."""
+    return select_n(eq(x, 0), x, full_like(x, 0))

@@ -12,10 +12,15 @@ from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import chlo, hlo, ir
 from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
-from functrans.primitives.elementwise.bitwise import or_, shift_left, xor
-from functrans.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type
-from functrans.primitives.elementwise.families import compare, eq, full_like, lt
-from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.bitwise import or_, shift_left
+from functrans.primitives.elementwise.conversion import (
+    bitcast_convert_type,
+    convert_element_type,
+    flipped,
+    one_zero,
+    ordered_bits,
+)
+from functrans.primitives.elementwise.families import compare, full_like
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.reductions.folds import wide_dtype
 from functrans.primitives.shape.joining import iota
@@ -107,11 +112,11 @@ def _by_bits(types: tuple[ArrayType, ...], dimension: int) -> Program:
     how = {"dimension": dimension, "is_stable": False, "num_keys": 1}
 
     def alone(x: Any) -> list[Any]:
-        (bits,) = sort(_ordered_bits(x), **how)
-        return [bitcast_convert_type(_flipped(bits), dtype=typeof(x).dtype)]
+        (bits,) = sort(ordered_bits(x), **how)
+        return [bitcast_convert_type(flipped(bits), dtype=typeof(x).dtype)]
 
     def together(*xs: Any) -> list[Any]:
-        key = _ordered_bits(select_n(eq(xs[0], 0), xs[0], full_like(xs[0], 0)))  # one zero
+        key = ordered_bits(one_zero(xs[0]))
         at = iota(dtype=_INT64, shape=typeof(key).shape, dimension=dimension)
         key = shift_left(_as(key, _INT64), full_like(at, 32))
         (packed,) = sort(or_(key, at), **how)
@@ -119,20 +124,6 @@ def _by_bits(types: tuple[ArrayType, ...], dimension: int) -> Program:
         return [take_along(x, order, dimension) for x in xs]
 
     return stage(alone if len(types) == 1 else together, types, "sorted")
-
-
-def _ordered_bits(x: Any) -> Any:
-    """Return signed integers that are ordered as the numbers are, NaN last."""
-    if dtype_class(typeof(x).dtype) == "uint":
-        return bitcast_convert_type(xor(x, full_like(x, 2**31)), dtype=_INT32)
-    x = select_n(eq(x, x), full_like(x, np.nan), x)
-    return _flipped(bitcast_convert_type(x, dtype=np.dtype(f"i{typeof(x).dtype.itemsize}")))
-
-
-def _flipped(bits: Any) -> Any:
-    """Flip the bits after the sign of negative numbers; twice is the identity."""
-    all_bits = full_like(bits, np.iinfo(typeof(bits).dtype).max)
-    return select_n(lt(bits, 0), bits, xor(bits, all_bits))
 
 
 def _as(x: Any, dtype: Any) -> Any:

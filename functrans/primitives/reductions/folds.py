@@ -14,9 +14,11 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, own_cost, sum_of
 from functrans.primitives.elementwise import families as ew
-from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.elementwise.conversion import convert_element_type, one_zero, ordered_bits
+from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp
 from functrans.primitives.shape import moving as shapes
+from functrans.primitives.shape.joining import iota
 from functrans.trace import literal, stage, typeof
 
 Axes = tuple[int, ...]
@@ -240,6 +242,8 @@ class Arg(Primitive):
 
     def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
         """Emit one reduction over pairs (value, index)."""
+        if ctx.on_this_cpu and _is_long(ctx.in_types[0], axes[0]):
+            return ctx.call(_in_two_steps(self, ctx.in_types[0], axes[0], ctx.out_types[0]), [x])[0]
         dtype = ctx.in_types[0].dtype
         value, index = ArrayType((), dtype), ArrayType((), index_dtype)
         counts = hlo.iota(ctx.type(ArrayType(ctx.in_types[0].shape, index_dtype)), axes[0])
@@ -272,6 +276,29 @@ class Arg(Primitive):
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+
+
+# XLA:CPU does not vectorize a reduction over pairs: the extremum of integers of the same order, and the first
+# position that has it, take 0.15 to 0.6 of the time (benchmarks/cliffs.md).
+_LONG, _MANY = 32, 2**14  # numbers of which one is chosen, and numbers of all
+
+
+def _is_long(t: ArrayType, axis: int) -> bool:
+    return dtype_class(t.dtype) == "float" and t.shape[axis] >= _LONG and t.size >= _MANY
+
+
+@cached("positions of extrema", 256)
+def _in_two_steps(arg: Arg, t: ArrayType, axis: int, out: ArrayType) -> Program:
+    """Return the program of the first position of an extremum, or of NaN."""
+
+    def positions(x: Any) -> list[Any]:
+        bits = ordered_bits(one_zero(x if arg is argmax else ew.neg(x)))
+        best = shapes.broadcast_to_axis(reduce_max(bits, axes=(axis,)), axis, t.shape[axis])
+        at = iota(dtype=np.dtype(np.int32), shape=t.shape, dimension=axis)
+        first = reduce_min(select_n(ew.eq(bits, best), ew.full_like(at, t.shape[axis]), at), axes=(axis,))
+        return [convert_element_type(first, dtype=out.dtype, weak_type=False)]
+
+    return stage(positions, [t], arg.name)
 
 
 argmax: Arg = Arg("argmax", reduce_max, np.argmax)
