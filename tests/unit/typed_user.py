@@ -129,7 +129,7 @@ def filled(shape: Shape, like: PyTree) -> PyTree:
 reveal_type(jnp.sin(2.0))  # is Array
 reveal_type(jnp.where(W > 0, W, 0.0))  # is Array
 reveal_type(jnp.where(W > 0))  # is tuple[Array, ...]
-reveal_type(lax.exp(W) + jnp.float32(1))  # is Array
+reveal_type(lax.exp(W) + 1.0)  # is Array
 reveal_type(lax.reduce_max(W, axes=(0,)))  # is Array
 mean([1.0, 2.0])  # wrong: arg-type
 jnp.sum("text")  # wrong: arg-type
