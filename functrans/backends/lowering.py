@@ -21,6 +21,7 @@ from functrans.ir.source import Source, line_of, scope_of
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
+from functrans.passes.machines import LARGE
 from functrans.primitives.calls.callback import calls_of
 from functrans.primitives.distributed.sharding import automatic_axes
 from functrans.primitives.random.bits import word_type
@@ -32,12 +33,9 @@ _type = operator.attrgetter("type")
 _TAKES_CONTEXT = "ctx" in inspect.signature(mlir.aval_to_ir_type).parameters
 
 
-_LARGE = 2**14  # numbers: of fewer no function is in vector code outside of kernels
-
-
 def _is_rewritten(e: Equation) -> bool:
     """Return whether passes may rewrite a single operation; for others they need not be loaded."""
-    return e.primitive.holds_programs or any([v.type.size >= _LARGE for v in e.outputs])
+    return e.primitive.holds_programs or any([v.type.size >= LARGE for v in e.outputs])
 
 
 class Lowering:

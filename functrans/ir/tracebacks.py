@@ -114,7 +114,9 @@ def _tell(error: BaseException) -> None:
 
 def boundary(function: _F) -> _F:
     """Wrap a public function so that its errors show none of our frames."""
-    return functools.wraps(function)(guarded(function))  # type: ignore[return-value]
+    made = guarded(function)
+    functools.update_wrapper(made, function)
+    return made
 
 
 def guarded(function: _F) -> _F:

@@ -19,7 +19,8 @@ has its own vector code for sine, cosine and tangent: these are left.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,13 +30,14 @@ from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
+from functrans.passes.machines import LARGE
 from functrans.primitives.base import Primitive
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.cond import INDEX, cond
 from functrans.primitives.elementwise.arithmetic import floor, max_, min_, rem, round_
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type
+from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast
 from functrans.primitives.elementwise.families import (
     Elementwise,
     add,
@@ -57,12 +59,11 @@ from functrans.primitives.reductions.folds import Reduction, reduce_or, reduce_s
 from functrans.trace import bind, derive_from, provenance, stage, typeof
 
 _PERIODIC = (sin, cos, tan)
-_GUARDED = (*_PERIODIC, rem)
-FUNCTIONS = (*_GUARDED, asin, acos, atan, atan2)
+FUNCTIONS = (*_PERIODIC, rem, asin, acos, atan, atan2)
 
-# Numbers from which vector code pays, in a kernel and elsewhere, where it needs another thread; and how many
-# times as many of sine and cosine of float32, for which the C library takes 3 nanoseconds.
-_FEWEST_IN_KERNEL, _FEWEST, _QUICK = 32, 2**14, 4
+# Numbers from which it pays in a kernel, and how many times as many of sine and cosine of float32, for which
+# the C library takes 3 nanoseconds.
+_FEWEST_IN_KERNEL, _QUICK = 32, 4
 _LARGEST = 2.0**20
 # pi/2 as a sum. The first parts have 33 bits, so that up to 2^20 times each of them is exact.
 _HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
@@ -145,7 +146,7 @@ def is_for_vector_code(e: Equation, in_kernel: bool) -> bool:
     if e.primitive not in FUNCTIONS:
         return False
     t = e.outputs[0].type
-    fewest = _FEWEST_IN_KERNEL if in_kernel else _FEWEST
+    fewest = _FEWEST_IN_KERNEL if in_kernel else LARGE
     if e.primitive in (sin, cos) and t.dtype != _DOUBLE.float:
         fewest *= _QUICK
     if t.size < fewest or t.dtype.name not in _FORMATS:
@@ -184,12 +185,16 @@ def _program(primitives: tuple[Primitive, ...], types: tuple[ArrayType, ...], in
     def run(*xs: Any) -> list[Any]:
         with provenance():
             derive_from(None, None)
-            xs = tuple([_as(x, f.float) for x in xs])
-            if primitives[0] in _GUARDED:
-                results = _guarded(primitives, f, in_kernel, xs)
+            xs = tuple([cast(x, f.float) for x in xs])
+            if primitives[0] in _PERIODIC:
+                is_large, here = gt(abs_(xs[0]), _LARGEST), partial(_of_angle, primitives, f)
+                results = _unless(is_large, here, primitives, in_kernel, *xs)
+            elif primitives == (rem,):
+                is_large = gt(div(abs_(xs[0]), abs_(xs[1])), f.quotient)
+                results = _unless(is_large, lambda *xs: [_remainder(f, *xs)], primitives, in_kernel, *xs)
             else:
                 results = [_FORMULAS[p](f, *xs) for p in primitives]
-            return [_as(x, out.dtype) for x in results]
+            return [cast(x, out.dtype) for x in results]
 
     return stage(run, types, "_".join([p.name for p in primitives]))
 
@@ -197,25 +202,20 @@ def _program(primitives: tuple[Primitive, ...], types: tuple[ArrayType, ...], in
 # --- sine, cosine, tangent ------------------------------------------------------------------------
 
 
-def _guarded(primitives: Sequence[Primitive], f: _Format, in_kernel: bool, xs: Sequence[Any]) -> list[Any]:
-    """Compute functions here, or if a number is too large by the C library."""
-    size, limit = abs_(xs[0]), _LARGEST
-    if primitives == (rem,):
-        size, limit = div(size, abs_(xs[1])), f.quotient
-    is_large, axes = gt(size, limit), tuple(range(typeof(size).ndim))
+def _unless(
+    is_large: Any, here: Callable[..., list[Any]], primitives: Sequence[Primitive], in_kernel: bool, *xs: Any
+) -> list[Any]:
+    """Compute functions by `here`, or if any number is too large by the C library."""
+    axes = tuple(range(typeof(is_large).ndim))
     if in_kernel:
         is_any = reduce_or(is_large, axes=axes)
     else:  # XLA compiles this sum in a tenth of the time; its maxima lose NaN, and what comes before
-        is_any = gt(reduce_sum(_as(is_large, f.float), axes=axes), 0.0)
+        is_any = gt(reduce_sum(cast(is_large, _SINGLE.float), axes=axes), 0.0)
     types = [*map(typeof, xs)]
-    here = stage(lambda *xs: _here(primitives, f, xs), types, "vector_code")
     library = stage(lambda *xs: [p(*xs) for p in primitives], types, "library")
     library.mark(settled=True)  # kernels.py leaves it as it is
-    return bind(cond, [_as(is_any, INDEX.dtype), *xs], {"branches": (here, library)})
-
-
-def _here(primitives: Sequence[Primitive], f: _Format, xs: Sequence[Any]) -> list[Any]:
-    return [_remainder(f, *xs)] if primitives == (rem,) else _of_angle(primitives, f, *xs)
+    branches = (stage(here, types, "vector_code"), library)
+    return bind(cond, [cast(is_any, INDEX.dtype), *xs], {"branches": branches})
 
 
 def _of_angle(primitives: Sequence[Primitive], f: _Format, x: Any) -> list[Any]:
@@ -242,14 +242,14 @@ def _of_angle(primitives: Sequence[Primitive], f: _Format, x: Any) -> list[Any]:
 def _reduced(f: _Format, x: Any) -> tuple[Any, Any]:
     """Return the difference of x from the nearest multiple of pi/2, and which one that is."""
     a, b, c = _HALF_PI
-    x = _as(x, _DOUBLE.float)
+    x = cast(x, _DOUBLE.float)
     q = round_(mul(x, 2 / math.pi), rounding_method=1)
     r = sub(x, mul(q, a))
     if f is _SINGLE:
-        return _as(sub(r, mul(q, b)), f.float), _as(q, INDEX.dtype)
+        return cast(sub(r, mul(q, b)), f.float), cast(q, INDEX.dtype)
     first = sub(r, mul(q, b))
     lost = sub(sub(r, first), mul(q, b))
-    return add(first, sub(lost, mul(q, c))), _as(q, INDEX.dtype)
+    return add(first, sub(lost, mul(q, c))), cast(q, INDEX.dtype)
 
 
 def _has_bit(n: Any, bit: int) -> Any:
@@ -261,12 +261,12 @@ def _has_bit(n: Any, bit: int) -> Any:
 
 def _remainder(f: _Format, x: Any, y: Any) -> Any:
     """Return |x| - q |y| with the sign of x: exact, since q is an integer below `f.quotient`."""
-    size, by = (_as(abs_(v), _DOUBLE.float) for v in (x, y))
+    size, by = (cast(abs_(v), _DOUBLE.float) for v in (x, y))
     q = floor(div(size, by))
     rest = _less_product(size, q, by) if f is _DOUBLE else sub(size, mul(q, by))
     rest = select_n(lt(rest, 0.0), rest, add(rest, by))  # the quotient was rounded up to q
     rest = select_n(eq(by, math.inf), rest, size)
-    return _with_sign(f, _as(rest, f.float), x)
+    return _with_sign(f, cast(rest, f.float), x)
 
 
 def _less_product(x: Any, q: Any, y: Any) -> Any:
@@ -355,7 +355,3 @@ def _with_sign(f: _Format, x: Any, sign: Any) -> Any:
     x, sign = (bitcast_convert_type(v, dtype=f.int) for v in (x, sign))
     sign = and_(sign, full_like(sign, np.iinfo(f.int).min))
     return bitcast_convert_type(or_(x, sign), dtype=f.float)
-
-
-def _as(x: Any, dtype: Any) -> Any:
-    return x if typeof(x).dtype == dtype else convert_element_type(x, dtype=dtype, weak_type=False)

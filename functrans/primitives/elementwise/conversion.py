@@ -221,10 +221,12 @@ def cast(x: Any, dtype: Any) -> Any:
 
 def ordered_bits(x: Any) -> Any:
     """Return signed integers that are ordered as the numbers are: -0 before 0, NaN last."""
-    if dtype_class(typeof(x).dtype) == "uint":
-        return bitcast_convert_type(xor(x, full_like(x, 2**31)), dtype=np.dtype(np.int32))
+    dtype = typeof(x).dtype
+    signed = np.dtype(f"i{dtype.itemsize}")
+    if dtype_class(dtype) == "uint":
+        return bitcast_convert_type(xor(x, full_like(x, np.iinfo(signed).max + 1)), dtype=signed)
     x = select_n(eq(x, x), full_like(x, np.nan), x)
-    return flipped(bitcast_convert_type(x, dtype=np.dtype(f"i{typeof(x).dtype.itemsize}")))
+    return flipped(bitcast_convert_type(x, dtype=signed))
 
 
 def flipped(bits: Any) -> Any:

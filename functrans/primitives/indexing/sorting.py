@@ -15,7 +15,7 @@ from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
 from functrans.primitives.elementwise.bitwise import or_, shift_left
 from functrans.primitives.elementwise.conversion import (
     bitcast_convert_type,
-    convert_element_type,
+    cast,
     flipped,
     one_zero,
     ordered_bits,
@@ -118,16 +118,12 @@ def _by_bits(types: tuple[ArrayType, ...], dimension: int) -> Program:
     def together(*xs: Any) -> list[Any]:
         key = ordered_bits(one_zero(xs[0]))
         at = iota(dtype=_INT64, shape=typeof(key).shape, dimension=dimension)
-        key = shift_left(_as(key, _INT64), full_like(at, 32))
+        key = shift_left(cast(key, _INT64), full_like(at, 32))
         (packed,) = sort(or_(key, at), **how)
-        order = _as(packed, _INT32)  # the low bits
+        order = cast(packed, _INT32)  # the low bits
         return [take_along(x, order, dimension) for x in xs]
 
     return stage(alone if len(types) == 1 else together, types, "sorted")
-
-
-def _as(x: Any, dtype: Any) -> Any:
-    return convert_element_type(x, dtype=dtype, weak_type=False)
 
 
 def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[str, Any, Any]]:

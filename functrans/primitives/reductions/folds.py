@@ -14,7 +14,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, own_cost, sum_of
 from functrans.primitives.elementwise import families as ew
-from functrans.primitives.elementwise.conversion import convert_element_type, one_zero, ordered_bits
+from functrans.primitives.elementwise.conversion import cast, convert_element_type, one_zero, ordered_bits
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp
 from functrans.primitives.shape import moving as shapes
@@ -296,7 +296,7 @@ def _in_two_steps(arg: Arg, t: ArrayType, axis: int, out: ArrayType) -> Program:
         best = shapes.broadcast_to_axis(reduce_max(bits, axes=(axis,)), axis, t.shape[axis])
         at = iota(dtype=np.dtype(np.int32), shape=t.shape, dimension=axis)
         first = reduce_min(select_n(ew.eq(bits, best), ew.full_like(at, t.shape[axis]), at), axes=(axis,))
-        return [convert_element_type(first, dtype=out.dtype, weak_type=False)]
+        return [cast(first, out.dtype)]
 
     return stage(positions, [t], arg.name)
 
