@@ -475,3 +475,18 @@ def test_constants_divided_by_zero(passes, dtype):
         ft.jit(parts, passes=passes, static_argnums=0)(jnp, x), parts(jax.numpy, x), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_samples_of_gamma_are_drawn_at_once(dtype):
+    """Also those that are rejected, by the normal number (a = 1: 0.7 %) or the uniform one, and boosted."""
+
+    def draw(keys, a):
+        one = [jax.random.gamma(keys[0], a), jax.random.loggamma(keys[1], 1 + 0 * a)]
+        return [*one, jax.vmap(lambda k: jax.random.gamma(k, a[:60]))(keys)]
+
+    with jax.enable_x64(dtype == "float64"):
+        keys = jax.random.split(jax.random.key(0), 2)
+        a = np.append(np.geomspace(1e-3, 1e3, 997), [0.0, np.nan, np.inf]).astype(dtype)
+        for found, wanted in zip(ft.jit(draw)(keys, a), jax.jit(draw)(keys, a), strict=True):
+            np.testing.assert_allclose(found, wanted, 1e-6 if dtype == "float32" else 1e-14)

@@ -2,9 +2,10 @@
 
     random_gamma   u32[*s, 2] (keys), float[*s, *shape] (a) -> float[*s, *shape]
 
-Bits and samples are those of `jax.random.gamma` and `loggamma`, to which it is lowered: rejection
-sampling (Marsaglia and Tsang, A simple method for generating gamma variables, 2000). The derivative
-with respect to `a` keeps P(a, x) constant.
+Bits and samples are those of `jax.random.gamma` and `loggamma`: rejection sampling (Marsaglia and
+Tsang, A simple method for generating gamma variables, 2000). The derivative with respect to `a` keeps
+P(a, x) constant. On a CPU many samples are drawn at once, and the few that are rejected one by one
+again; elsewhere it is lowered to `jax.random`.
 
 The reference draws the same random bits. A sample on the edge of rejection, about one in a million
 float32 samples, is decided by rounding, and the two may differ. In 16-bit dtypes this is one in a
@@ -13,21 +14,29 @@ hundred, so there, and for other generators than the default, the reference call
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import ml_dtypes
 import numpy as np
 
+from functrans.caching import cached
 from functrans.flags import flags
+from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.elementwise.families import div, eq, full_like, mul
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.elementwise.arithmetic import max_, pow_
+from functrans.primitives.elementwise.bitwise import and_, or_, shift_right_logical
+from functrans.primitives.elementwise.conversion import bitcast_convert_type
+from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, le, lt, mul, ne, neg, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
-from functrans.primitives.elementwise.transcendental import exp
+from functrans.primitives.elementwise.transcendental import exp, log, log1p, sqrt
 from functrans.primitives.random.bits import DEFAULT, Random, by_jax, is_ours, random_bits, random_split
-from functrans.trace import typeof
+from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis
+from functrans.trace import literal, stage, typeof
 
 
 class RandomGamma(Random):
@@ -62,6 +71,8 @@ class RandomGamma(Random):
 
     def lower(self, ctx: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         keys, t = ctx.in_types
+        if ctx.on_this_cpu and t.size > 1 and is_ours(**how) and t.dtype.itemsize >= 4:
+            return ctx.call(_sampler(keys, t, log_space), (data, a))[0]
         return ctx.via_jax(_by_jax(log_space, keys.ndim, t.dtype, how), data, a)[0]
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, log_space: bool, **how: Any) -> Any:
@@ -78,6 +89,115 @@ class RandomGamma(Random):
 def _by_jax(log_space: bool, ndim: int, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
     sample = jax.random.loggamma if log_space else jax.random.gamma
     return by_jax(lambda key, a: sample(key, a, None, dtype), ndim, **how)
+
+
+# --- on a CPU -------------------------------------------------------------------------------------
+#
+# XLA draws all samples again as long as one of them is rejected. Here the first draw of each is in vector
+# code, and then one loop over all samples, a single kernel, draws the rejected ones again: one in twenty
+# at most (benchmarks/cliffs.md).
+
+
+@cached("samplers of gamma distributions", 256)
+def _sampler(keys: ArrayType, a: ArrayType, log_space: bool) -> Program:
+    """Return the program that draws as `jax.random.gamma` does, with these types of keys and parameters."""
+    each = a.size // max(keys.size // 2, 1)
+
+    def run(data: Any, a: Any) -> list[Any]:
+        t = typeof(a)
+        a = reshape(a, shape=(t.size,))
+        key, boost_key = _keys(reshape(random_split(data, shape=(each,)), shape=(t.size, 2)), 2)
+        is_boosted = lt(a, 1.0)  # gamma(a) is gamma(a + 1) * uniform ** (1 / a)
+        d = sub(select_n(is_boosted, a, add(a, 1.0)), 1 / 3)
+        c = div(1 / 3, sqrt(d))
+        v = _until_accepted(key, c, d)
+        u = _draw_uniform(boost_key, t.dtype)
+        if log_space:
+            log_u = log1p(neg(u))
+            is_boosted = and_(is_boosted, ne(log_u, 0.0))
+            boost = select_n(is_boosted, full_like(a, 0), mul(log_u, div(1.0, a)))
+            return [reshape(add(add(log(d), log(v)), boost), shape=t.shape)]
+        boost = select_n(is_boosted, full_like(a, 1), pow_(sub(1.0, u), div(1.0, a)))
+        return [reshape(mul(mul(d, v), boost), shape=t.shape)]
+
+    return stage(run, (keys, a), "gamma")
+
+
+def _until_accepted(keys: Any, c: Any, d: Any) -> Any:
+    """Return cubes v of accepted proposals, one for each key: d v is a sample."""
+    n, dtype = typeof(c).size, typeof(c).dtype
+    following, normal_key, uniform_key = _keys(keys, 3)
+    x = _draw_normal(_keys(normal_key, 2)[1], dtype)
+    root = add(1.0, mul(x, c))
+    is_below = le(root, 0.0)  # then another normal number is drawn with the same key
+    v, is_rejected = _judged(x, root, _draw_uniform(uniform_key, dtype), d)
+    keys = select_n(_for_words(is_below), following, keys)
+    state = [keys, v, or_(is_below, is_rejected), c, d]
+
+    def above_zero(key: Any, c: Any) -> tuple[Any, Any]:
+        first = [key, literal(0, typeof(c)), literal(-1, typeof(c))]
+
+        def draw(c: Any, key: Any, x: Any, root: Any) -> list[Any]:
+            key, normal_key = _keys(key, 2)
+            x = _draw_normal(normal_key, dtype)
+            return [key, x, add(1.0, mul(x, c))]
+
+        _, x, root = _while(lambda key, x, root: [le(root, 0.0)], draw, first, c)
+        return x, root
+
+    def again(c: Any, d: Any, key: Any, v: Any, is_rejected: Any) -> list[Any]:
+        key, normal_key, uniform_key = _keys(key, 3)
+        x, root = above_zero(normal_key, c)
+        return [key, *_judged(x, root, _draw_uniform(uniform_key, dtype), d)]
+
+    def one(key: Any, v: Any, is_rejected: Any, c: Any, d: Any) -> list[Any]:
+        return [_while(lambda key, v, is_rejected: [is_rejected], again, [key, v, is_rejected], c, d)[1]]
+
+    body = stage(one, [typeof(x).update(shape=typeof(x).shape[1:]) for x in state], "sample")
+    return scan(*state, program=body, length=n, consts=0, carry=0)[0]
+
+
+def _while(test: Any, step: Any, carry: Sequence[Any], *consts: Any) -> list[Any]:
+    types, fixed = [*map(typeof, carry)], [*map(typeof, consts)]
+    cond, body = stage(test, types, "cond"), stage(step, [*fixed, *types], "body")
+    return while_loop(*consts, *carry, cond=cond, body=body, cond_consts=0, body_consts=len(consts))
+
+
+def _judged(x: Any, root: Any, u: Any, d: Any) -> tuple[Any, Any]:
+    """Return the cube of a proposal, and whether it is rejected."""
+    v, square = mul(mul(root, root), root), mul(x, x)
+    is_outside = ge(u, sub(1.0, mul(0.0331, mul(square, square))))
+    bound = add(mul(square, 0.5), mul(d, add(sub(1.0, v), log(v))))
+    return v, and_(is_outside, ge(log(u), bound))
+
+
+def _keys(keys: Any, n: int) -> list[Any]:
+    """Derive n new keys of each: u32[*s, 2] -> n arrays of keys."""
+    new = random_split(keys, shape=(n,))
+    axis, shape = typeof(new).ndim - 2, typeof(keys).shape
+    return [reshape(slice_axis(new, axis, i, i + 1), shape=shape) for i in range(n)]
+
+
+def _for_words(x: Any) -> Any:
+    """Return a boolean of each key for both of its words."""
+    shape = typeof(x).shape
+    return broadcast_in_dim(x, shape=(*shape, 2), dimensions=tuple(range(len(shape))))
+
+
+def _draw_normal(keys: Any, dtype: Any) -> Any:
+    lowest = float(-1 + np.finfo(dtype).epsneg)
+    width = float(dtype.type(1) - dtype.type(lowest))
+    u = max_(add(mul(_draw_uniform(keys, dtype), width), lowest), lowest)
+    return mul(float(dtype.type(np.sqrt(2))), erf_inv(u))
+
+
+def _draw_uniform(keys: Any, dtype: Any) -> Any:
+    """Draw a number of [0, 1) from each key: random bits as the mantissa of a number of [1, 2)."""
+    width, mantissa = 8 * dtype.itemsize, np.finfo(dtype).nmant
+    bits = random_bits(keys, shape=(), bit_width=width)
+    bits = shift_right_logical(bits, full_like(bits, width - mantissa))
+    one = int(np.ones((), dtype).view(f"uint{width}"))
+    return sub(bitcast_convert_type(or_(bits, full_like(bits, one)), dtype=dtype), 1.0)
 
 
 # --- the reference in NumPy -----------------------------------------------------------------------
