@@ -80,8 +80,9 @@ class Report:
             text[-1:-1] = [line, *_described(step.rewrites)]
         if self.platform == "cpu":
             text += ["loops on a CPU"] if self.loops else []
-            for loop, obstacle in self.loops:
+            for loop, obstacle, is_by_blocks in self.loops:
                 is_one = "one kernel" if obstacle is None else "not one kernel"
+                is_one += ", block by block" if is_by_blocks else ""
                 text.append(f"    {is_one}: {_place(loop)}")
                 text += [] if obstacle is None else [f"        {obstacle}"]
             text += ["vector code on a CPU"] if self.vectors else []

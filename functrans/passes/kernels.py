@@ -49,6 +49,7 @@ from functrans.passes.kernel_expansions import (
 )
 from functrans.passes.kernel_factorizations import is_a_loop
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
+from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, everywhere, uses
 from functrans.passes.row_sums import RowSum, row_sums
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
@@ -108,7 +109,12 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
 
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, short: bool) -> Program:
     read = uses(program)
-    equations = [_behind_a_call(e, program, read, can_be) for e in program.equations]
+    equations: Sequence[Equation] = program.equations
+    for found in by_lanes(program):
+        last = found.inside[-1]
+        kernel = _kernel(last, found.part.inputs, found.part.outputs, found.blocks, can_be)
+        equations = equations if kernel is last else found.replaced(equations, kernel)
+    equations = [_behind_a_call(e, program, read, can_be) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
     products, sums, hashes = _in_steps(program, read) if short else (frozenset(), [], 0)
     if products or sums or hashes:
@@ -170,10 +176,12 @@ def _behind_a_call(
 ) -> Equation:
     """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
     program."""
-    if e.primitive not in LOOPS or obstacle(e, whole) is not None:
+    if e.primitive not in LOOPS or is_kept(whole):
         return e
     outputs = [v for v in e.outputs if read[v]]
     if not outputs:
+        return e
+    if obstacle(e, whole) is not None:
         return e
     loop = program_of([e], outputs, f"loop_{e.primitive.name}")
     return _kernel(e, loop.inputs, outputs, loop, can_be)
@@ -182,7 +190,7 @@ def _behind_a_call(
 def _kernel(
     e: Equation,
     inputs: Sequence[Any],
-    outputs: Sequence[Var],
+    outputs: Sequence[Any],
     program: Program,
     can_be: Callable[[Program], bool] | None,
 ) -> Equation:
@@ -232,15 +240,20 @@ class Obstacle(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A loop and its obstacle, None if it is one kernel."""
+    """A loop and its obstacle, None if it is one kernel; whether that runs it block by block."""
 
     equation: Equation
     obstacle: Obstacle | None
+    is_by_blocks: bool = False
 
 
 def choices(program: Program) -> Iterator[Loop]:
     """Yield the loops that are considered, outermost first."""
+    by_blocks = {e for found in by_lanes(program) for e in found.loops}
     for e in program.equations:
+        if e in by_blocks:
+            yield Loop(e, None, True)
+            continue
         if e.primitive in LOOPS:
             loop = Loop(e, obstacle(e, program))
             yield loop
@@ -254,17 +267,29 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     """Return what prevents a loop of a program from being one kernel, or None."""
     if is_kept(whole):
         return Obstacle(e, 'is left to XLA by cpu="plain"')
-    if (found := why_not(e)) is not None:
+    if (found := why_not(e) or _too_many(e)) is not None:
         return found
+    large = [x for p in e.programs for x in memo(p, _large_products)]
+    if sum(map(products, large)) > _PER_OPERATION * _operations(e):
+        return Obstacle(large[0], f"sums {products(large[0])} products")
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
         # Without a loop LLVM constant-folds, and may fold exp(NaN) to any number.
         return Obstacle(e, "has one iteration")
-    if (n := _operations(e)) > _MANY:
-        return Obstacle(e, f"holds {n} operations, too many to be compiled at once")
-    large = [x for p in e.programs for x in memo(p, _large_products)]
-    if sum(map(products, large)) > _PER_OPERATION * n:
-        return Obstacle(large[0], f"sums {products(large[0])} products")
     return Obstacle(e, "has too few steps for its factorizations") if _is_slower(e, whole) else None
+
+
+def by_lanes(program: Program) -> list[Lanes]:
+    """Return the loops of a program that are run block by block (lanes.py)."""
+    return [] if is_kept(program) else memo(program, _by_lanes)
+
+
+def _by_lanes(program: Program) -> list[Lanes]:
+    return lanes(program, lambda e: why_not(e) or _too_many(e))
+
+
+def _too_many(e: Equation) -> Obstacle | None:
+    n = _operations(e)
+    return Obstacle(e, f"holds {n} operations, too many to be compiled at once") if n > _MANY else None
 
 
 def why_not(e: Equation) -> Obstacle | None:

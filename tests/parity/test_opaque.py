@@ -258,7 +258,7 @@ def test_what_jax_lowers_as_a_function_is_that_function():
     assert held(ft.jit(f).program(V)) == ["special"]
     assert_close(ft.jit(f)(V), (np.sin(V) + 1) ** 2)
     loops = from_jax(lambda x: jax.lax.fori_loop(0, 9, lambda i, x: outer.bind(x), x))
-    assert [obstacle for _, obstacle in ft.passes.explain(loops)(V).loops] == [None]
+    assert [obstacle for _, obstacle, _ in ft.passes.explain(loops)(V).loops] == [None]
 
 
 def test_rules_are_asked_of_jax_once():

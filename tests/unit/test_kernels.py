@@ -136,14 +136,14 @@ def test_loops_of_small_operations_are_kernels(name: str):
     f, x = CHOSEN[name]
     assert count_kernels(f, x) == 1
     assert_close(ft.tree.leaves(ft.jit(f)(x)), by_numpy(f, x), 1e-4)
-    assert [obstacle for _, obstacle in ft.passes.explain(f)(x).loops] == [None]
+    assert [obstacle for _, obstacle, _ in ft.passes.explain(f)(x).loops] == [None]
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_loops_that_are_left(name: str):
     f, x, why = LEFT[name]
     assert count_kernels(f, x) == 0
-    (said,) = [str(obstacle) for _, obstacle in ft.passes.explain(f)(x).loops]
+    (said,) = [str(obstacle) for _, obstacle, _ in ft.passes.explain(f)(x).loops]
     assert why in said
     assert "test_kernels.py" in said
 
@@ -157,7 +157,7 @@ def test_a_loop_of_too_many_operations_may_hold_kernels(monkeypatch: pytest.Monk
 
     assert count_kernels(f, X) == 1
     monkeypatch.setattr(kernels, "_MANY", 5)
-    outer, inner = [str(obstacle) for _, obstacle in ft.passes.explain(f)(X).loops]
+    outer, inner = [str(obstacle) for _, obstacle, _ in ft.passes.explain(f)(X).loops]
     assert "too many to be compiled at once" in outer
     assert inner == "None"
 
@@ -204,7 +204,7 @@ def test_a_loop_of_few_steps_that_would_need_another_thread():
     x = np.ones(5, "float32")
     assert [count_kernels(f, x) for f in (few, many, larger)] == [0, 1, 1]
     assert_close(ft.jit(few)(x), ft.jit(few, cpu="plain")(x), 1e-5)
-    ((_, obstacle),) = ft.passes.explain(few)(x).loops
+    ((_, obstacle, _),) = ft.passes.explain(few)(x).loops
     assert "has too few steps for its factorizations, at" in str(obstacle)
 
 
@@ -233,7 +233,7 @@ def test_what_is_known_and_not_finite_stays(turns: int):
 
         return lax.scan(step, (x, x), None, length=3 * turns, unroll=3)[0]
 
-    ((_, obstacle),) = ft.passes.explain(f)().loops
+    ((_, obstacle, _),) = ft.passes.explain(f)().loops
     assert count_kernels(f) == turns - 1
     assert obstacle is None or "scan has one iteration, at" in str(obstacle)
     for a, b in zip(ft.jit(f)(), ft.jit(f, cpu="plain")(), strict=True):
@@ -248,7 +248,7 @@ def test_plainly():
     for f in (plain, nested, beside_keys):
         assert "small_call" not in f.lower(X).as_text()
     report = ft.passes.explain(plain)(X)
-    assert all("cpu=" in str(obstacle) for _, obstacle in report.loops)
+    assert all("cpu=" in str(obstacle) for _, obstacle, _ in report.loops)
     assert 'is left to XLA by cpu="plain", at' in str(report)
     assert report.options is None
 

@@ -1,0 +1,233 @@
+"""What a block of lanes computes in loops and branches (see lanes.py and lane_rules.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Program, hoist_constants, prune
+from functrans.ir.types import ArrayType
+from functrans.passes.lane_rules import RULES, SUMMED, Block, NotByLane, Value
+from functrans.primitives.control_flow.cond import INDEX, Cond
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import Scan
+from functrans.primitives.control_flow.while_loop import While
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.reductions.folds import reduce_or
+from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.trace import bind, evaluate, stage, typeof
+
+
+def lanes_of(e: Equation) -> int:
+    """Return the largest size of an axis of what is carried or else scanned by a loop, or 0."""
+    types = [v.type for v in e.inputs]
+    if isinstance(e.primitive, While):
+        shapes = [t.shape for t in types[e.params["cond_consts"] + e.params["body_consts"] :]]
+    elif isinstance(e.primitive, Scan) and e.params.get("unroll", 1) == 1:
+        _, carry, arrays = LoopLayout.of(e.params).operands(types)
+        shapes = [t.shape for t in carry] or [t.shape[1:] for t in arrays]
+    else:
+        return 0
+    return max([n for shape in shapes for n in shape], default=0)
+
+
+def _branches(b: Block, e: Equation, values: Sequence[Value]) -> list[Value]:
+    index, operands = values[0], values[1:]
+    if index.axis is not None:
+        raise NotByLane
+    axes: list[int | None] = [None] * len(e.outputs)
+    while True:
+        made, found = [], []
+        for program in e.params["branches"]:
+
+            def run(*xs: Any) -> list[Any]:
+                outs = b.run(program, [v._replace(array=x) for v, x in zip(operands, xs, strict=True)])  # noqa: B023
+                found.append([v.axis for v in outs])  # noqa: B023
+                return [b.along(v, d) for v, d in zip(outs, axes, strict=True)]  # noqa: B023
+
+            made.append(stage(run, [typeof(v.array) for v in operands], program.name))
+        widened = [next((d for d in ds if d is not None), None) for ds in zip(axes, *found, strict=True)]
+        if widened == axes:
+            break
+        axes = widened
+    consts = [hoist_constants(p) for p in made]
+    branches, captured = [], [x for _, values in consts for x in values]
+    for k, (p, own) in enumerate(consts):
+        before = sum([len(values) for _, values in consts[:k]])
+
+        def all_of(*xs: Any) -> list[Any]:
+            mine = xs[before : before + len(own)]  # noqa: B023
+            return evaluate(p, (*mine, *xs[len(captured) :]))  # noqa: B023
+
+        types = [*map(typeof, captured), *[typeof(v.array) for v in operands]]
+        branches.append(stage(all_of, types, p.name))
+    xs = [index.array, *captured, *[v.array for v in operands]]
+    return [*map(Value, bind(e.primitive, xs, {"branches": tuple(branches)}), axes)]
+
+
+def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+    """Run a loop. Stacks of all lanes are read and written in place, row by row."""
+    layout, length = LoopLayout.of(e.params), e.params["length"]
+    consts, carry, arrays = layout.operands(values)
+    carry = [b.part(v) for v in carry]
+    axes = [v.axis for v in carry]
+    in_place = [b.axis_of(typeof(v.array).shape[1:]) if v.is_whole else None for v in arrays]
+    rows = [v.axis if v.axis is None else v.axis - 1 for v in arrays]
+    if any([d in (-1, SUMMED - 1) for d in rows]):
+        raise NotByLane
+    results = [b.results.get(v) for v in e.outputs[layout.carry :]]
+    stacks = [x for x in results if x is not None]
+    scanned = [v.array for v, d in zip(arrays, in_place, strict=True) if d is None]
+    at = iota(dtype=INDEX.dtype, shape=(length,), dimension=0)
+    n, m = len(consts) + layout.carry, len(stacks)
+    found: list[Value] = []
+
+    def step(*xs: Any) -> list[Any]:
+        into, at, given = iter(xs[n : n + m]), xs[n + m], iter(xs[n + m + 1 :])
+        slices = [
+            Value(next(given), row) if d is None else Value(b.row(v.array, at, d), d)
+            for v, row, d in zip(arrays, rows, in_place, strict=True)
+        ]
+        fixed = [v._replace(array=x) for v, x in zip(consts, xs, strict=False)]
+        carried = map(Value, xs[len(consts) : n], axes)
+        found[:] = b.run(e.params["program"], [*fixed, *carried, *slices])
+        state, made = layout.results(found)
+        ends = [b.along(v, d) for v, d in zip(state, axes, strict=True)]
+        pairs = [*zip(made, results, strict=True)]
+        written = [b.put(next(into), v, at) for v, x in pairs if x is not None]
+        if any([v.axis == SUMMED for v in made]):
+            raise NotByLane
+        return [*ends, *written, *[v.array for v, x in pairs if x is None]]
+
+    outside = b.adds_twice
+    while True:
+        b.adds_twice = False
+        start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
+        given = [*[v.array for v in consts], *start, *stacks, at, *scanned]
+        types = [typeof(x) for x in given[: n + m]] + [_slice(typeof(x)) for x in given[n + m :]]
+        body = stage(step, types, e.params["program"].name)
+        widened = [v.axis if d is None else d for v, d in zip(found, axes, strict=False)]
+        if widened == axes:
+            break
+        axes = widened
+    if b.adds_twice:
+        raise NotByLane
+    b.adds_twice = outside
+    body, captured = hoist_constants(body)
+    params = {**e.params, "program": body, "consts": len(captured) + len(consts), "carry": layout.carry + m}
+    outs = iter(bind(e.primitive, (*captured, *given), params))
+    yield from [Value(next(outs), d) for d in axes]
+    wholes = [next(outs) for _ in stacks]
+    for v, x in zip(found[layout.carry :], results, strict=True):
+        if x is not None:
+            yield Value(wholes.pop(0), is_whole=True)
+        else:
+            yield Value(next(outs), v.axis if v.axis is None else v.axis + 1)
+
+
+def _while(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+    """Run a loop as long as one of the block's lanes goes on: the others have to stay as they are."""
+    cond, body = e.params["cond"], e.params["body"]
+    n, m = e.params["cond_consts"], e.params["cond_consts"] + e.params["body_consts"]
+    first, fixed, carry = [*map(b.part, values[:n])], [*map(b.part, values[n:m])], [*map(b.part, values[m:])]
+    test = _test_by_lane(e, b.outside)
+    axes = [v.axis for v in carry]
+    found: list[Value] = []
+
+    def given(consts: Sequence[Value], xs: Sequence[Any]) -> list[Value]:
+        k = len(consts)
+        return [*[v._replace(array=x) for v, x in zip(consts, xs, strict=False)], *map(Value, xs[k:], axes)]
+
+    def step(*xs: Any) -> list[Any]:
+        found[:] = b.run(body, given(fixed, xs))
+        return [b.along(v, d) for v, d in zip(found, axes, strict=True)]
+
+    def goes_on(*xs: Any) -> list[Any]:
+        if test is None:
+            (v,) = b.run(cond, given(first, xs))
+            if v.axis is not None:
+                raise NotByLane
+            return [v.array]
+        (v,) = b.run(test, given(first, xs))
+        return [bind(reduce_or, (b.along(v, 0),), {"axes": (0,)})]
+
+    outside = b.adds_twice
+    while True:
+        b.adds_twice = False
+        start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
+        consts = [v.array for v in (*first, *fixed)]
+        types = [*map(typeof, start)]
+        made = stage(step, [*[typeof(v.array) for v in fixed], *types], body.name)
+        widened = [v.axis if d is None else d for v, d in zip(found, axes, strict=True)]
+        if widened == axes:
+            break
+        axes = widened
+    if b.adds_twice:
+        raise NotByLane
+    b.adds_twice = outside
+    tested = stage(goes_on, [*[typeof(v.array) for v in first], *types], cond.name)
+    (tested, more), (made, captured) = hoist_constants(tested), hoist_constants(made)
+    how = {"cond_consts": len(more) + n, "body_consts": len(captured) + m - n}
+    operands = [*more, *consts[:n], *captured, *consts[n:], *start]
+    outs = bind(e.primitive, operands, {"cond": tested, "body": made, **how})
+    yield from map(Value, outs, axes)
+
+
+def _test_by_lane(e: Equation, outside: Mapping[Any, Equation]) -> Program | None:
+    """Return the program that tests each lane, if the loop goes on until no lane does, and a step leaves the
+    lanes as they are that do not; None if the condition is another."""
+    cond, body, n = e.params["cond"], e.params["body"], e.params["cond_consts"]
+    makers = {v: q for q in cond.equations for v in q.outputs}
+    last = makers.get(cond.outputs[0])
+    if last is None or last.primitive is not reduce_or or last.inputs[0].type.ndim != 1:
+        return None
+    test = last.inputs[0]
+    m = len(e.inputs) - len(cond.inputs) + n
+    same = _Same(e, cond, body, outside)
+    inside = {v: q for q in body.equations for v in q.outputs}
+    for v, old in zip(body.outputs, body.inputs[len(body.inputs) - (len(e.inputs) - m) :], strict=True):
+        if v is old:
+            continue
+        q = inside.get(v)
+        if q is None or q.primitive is not select_n or len(q.inputs) != 3 or q.inputs[1] is not old:
+            raise NotByLane
+        which = q.inputs[0]
+        if (spread := inside.get(which)) is not None and spread.primitive is broadcast_in_dim:
+            if spread.params["dimensions"] != (0,):
+                raise NotByLane
+            which = spread.inputs[0]
+        if not same(test, which):
+            raise NotByLane
+    return cond.replace(equations=prune(cond.equations, [test]), outputs=[test])
+
+
+class _Same:
+    """Whether a value of a loop's condition is one of its body: made by the same operations of the same."""
+
+    def __init__(self, e: Equation, cond: Program, body: Program, outside: Mapping[Any, Equation]):
+        n, m = e.params["cond_consts"], e.params["cond_consts"] + e.params["body_consts"]
+        carry = range(len(e.inputs) - m)
+        self.operands: dict[Any, Any] = {
+            **dict(zip(cond.inputs, [*e.inputs[:n], *carry], strict=True)),
+            **dict(zip(body.inputs, [*e.inputs[n:m], *carry], strict=True)),
+        }
+        self.makers = {**outside, **{v: q for p in (cond, body) for q in p.equations for v in q.outputs}}
+
+    def __call__(self, x: Any, y: Any) -> bool:
+        x, y = self.operands.get(x, x), self.operands.get(y, y)
+        if x is y or (x.__class__ is int and x == y):
+            return True
+        if x.__class__ is Literal:
+            return y.__class__ is Literal and (x.value, x.type) == (y.value, y.type)
+        p, q = self.makers.get(x), self.makers.get(y)
+        if p is None or q is None or p.primitive is not q.primitive or p.params != q.params:
+            return False
+        return p.outputs.index(x) == q.outputs.index(y) and all(map(self, p.inputs, q.inputs))
+
+
+def _slice(t: ArrayType) -> ArrayType:
+    return t.update(shape=t.shape[1:])
+
+
+RULES.update({Cond: _branches, Scan: _looped, While: _while})

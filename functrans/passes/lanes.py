@@ -1,0 +1,161 @@
+"""Loops over many lanes, block by block, on XLA:CPU.
+
+    scan x: f32[8192]   ->   for each block of 256 lanes: scan x: f32[256]
+
+A loop under `vmap` steps many systems that do not depend on each other, its lanes. XLA:CPU runs each
+operation of a step for all lanes before the next one, and what it writes leaves the first cache. Here
+a block of lanes runs through all steps before the next block starts, and the whole is one kernel.
+
+Loops over the same lanes, with what is between them, run together: a gradient's loop back follows the loop
+forth of the same block, so that what the one keeps for the other is that of a block, not of all lanes. Sums
+over the lanes are added block by block, so their last bits differ.
+
+Stacks of all steps are read and written in place. The last block overlaps the one before if the number of
+lanes is not a multiple of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from functrans.ir.program import Equation, Program, Var, hoist_constants, program_of
+from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.passes.lane_loops import lanes_of
+from functrans.passes.lane_rules import Block, NotByLane, Uneven
+from functrans.passes.rewrite import uses
+from functrans.primitives.control_flow.cond import INDEX
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.elementwise.arithmetic import min_
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.random.bits import impl_of, random_wrap, word_type
+from functrans.primitives.shape.joining import iota
+from functrans.trace import literal, stage
+
+FEWEST = 32  # lanes: with fewer, a step's numbers fit a few registers
+SIZES = (256, 128, 64, 32)  # of blocks: what a step computes fits the first cache
+
+Problem = Callable[[Equation], Any]
+Outside = Mapping[Any, Equation]  # what makes the values of the program around the loops
+
+
+class Lanes(NamedTuple):
+    """Loops over the same lanes.
+
+    loops : the loops
+    inside: these and the operations between them
+    part  : the program of these, whose results are those that others read
+    blocks: the same block by block
+    """
+
+    loops: Sequence[Equation]
+    inside: Sequence[Equation]
+    part: Program
+    blocks: Program
+
+    def replaced(self, equations: Sequence[Equation], by: Equation) -> list[Equation]:
+        """Return the equations with the loops, and what is between them, replaced by one."""
+        behind = _reached(equations, self.inside, lambda e: (e.inputs, e.outputs))
+        others = [e for e in equations if e not in set(self.inside)]
+        return [*[e for e in others if e not in behind], by, *[e for e in others if e in behind]]
+
+
+def lanes(program: Program, why_not: Problem) -> list[Lanes]:
+    """Return the loops of a program that run block by block.
+
+    Arguments:
+      program: a program; those nested in it are not considered.
+      why_not: returns what prevents an operation from being part of a kernel, or None.
+    """
+    if any([e.primitive.has_effects(e.params) for e in program.equations]):
+        return []  # effects keep their order
+    together: dict[int, list[Equation]] = {}
+    for e in program.equations:
+        if (n := lanes_of(e)) >= FEWEST:
+            together.setdefault(n, []).append(e)
+    return [found for n, loops in together.items() for found in _groups(program, n, loops, why_not)]
+
+
+def _groups(program: Program, n: int, loops: list[Equation], why_not: Problem) -> Iterator[Lanes]:
+    """Yield all loops over n lanes together, or else those that run block by block alone."""
+    if len(loops) > 1 and (found := _together(program, n, loops, why_not)) is not None:
+        yield found
+        return
+    for e in loops:  # one of few lanes may stay as it is
+        if n > SIZES[0] and (found := _together(program, n, [e], why_not)) is not None:
+            yield found
+
+
+def _together(program: Program, n: int, loops: Sequence[Equation], why_not: Problem) -> Lanes | None:
+    equations = program.equations
+    behind = _reached(equations, loops, lambda e: (e.inputs, e.outputs))
+    before = _reached([*reversed(equations)], loops, lambda e: (e.outputs, e.inputs))
+    inside = [e for e in equations if e in behind and e in before]
+    chosen = set(inside)
+    read = uses(program.replace(equations=[e for e in equations if e not in chosen]))
+    outputs = [v for e in inside for v in e.outputs if read[v]]
+    part = program_of(inside, outputs, "lanes")
+    makers = {v: e for e in equations for v in e.outputs}
+    blocks = _by_blocks(part, n, makers, why_not) if outputs else None
+    return None if blocks is None else Lanes(loops, inside, part, blocks)
+
+
+def _reached(
+    equations: Sequence[Equation],
+    start: Sequence[Equation],
+    ends: Callable[[Equation], tuple[Sequence[Any], Sequence[Any]]],
+) -> set[Equation]:
+    """Return the equations to which a path leads from these; `ends`: where paths enter and leave one."""
+    found, values = set(start), set[Any]()
+    for e in equations:
+        enter, leave = ends(e)
+        if e in found or not values.isdisjoint(enter):
+            found.add(e)
+            values.update([v for v in leave if v.__class__ is Var])
+    return found
+
+
+def _by_blocks(program: Program, n: int, outside: Outside, why_not: Problem) -> Program | None:
+    """Return the program in blocks of the largest size of which a step is small enough for a kernel; None
+    if its operations mix lanes, or cannot be in a kernel."""
+    for size in dict.fromkeys([_size_for(n, most) for most in SIZES]):
+        try:
+            made = stage(lambda *xs: _blocks(program, n, size, outside, xs), program.in_types, "lanes")  # noqa: B023
+        except Uneven:
+            continue
+        except NotByLane:
+            return None
+        obstacle = next((x for x in map(why_not, made.equations) if x is not None), None)
+        if obstacle is None:
+            return made
+        if not obstacle.problem.startswith("works on"):  # many elements
+            return None
+    return None
+
+
+def _size_for(n: int, most: int) -> int:
+    """Return the size of blocks of n lanes: if possible one that divides n, so that none overlap."""
+    return next((size for size in range(most, most // 2, -1) if n % size == 0), min(n, most))
+
+
+def _zeros(t: ArrayType) -> Any:
+    zeros = literal(0, word_type(t))
+    return random_wrap(zeros, impl=impl_of(t.dtype)) if is_key_dtype(t.dtype) else zeros
+
+
+def _blocks(program: Program, n: int, size: int, outside: Outside, operands: Sequence[Any]) -> list[Any]:
+    """Run the program for each block of lanes."""
+    k, blocks = len(operands), -(-n // size)
+    starts = [_zeros(t) for t in program.out_types]
+    if blocks == 1:
+        return Block(n, size, literal(0, INDEX), outside).whole(program, operands, starts)
+
+    def block(*values: Any) -> list[Any]:
+        return Block(n, size, values[-1], outside).whole(program, values[:k], values[k:-1])
+
+    types = [*program.in_types, *program.out_types, INDEX]
+    body, captured = hoist_constants(stage(block, types, "block"))
+    first = min_(mul(iota(dtype=INDEX.dtype, shape=(blocks,), dimension=0), size), n - size)
+    given = [*captured, *operands, *starts, first]
+    how = {"program": body, "length": blocks, "consts": len(captured) + k, "carry": len(starts)}
+    return list(scan(*given, **how))

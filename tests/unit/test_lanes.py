@@ -1,0 +1,176 @@
+"""Loops over many lanes block by block (passes/lanes.py) give what they give all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax, random
+from tests.support.closeness import assert_close
+
+W = np.float32([[0.3, -0.2], [0.1, 0.4], [0.2, 0.2]])
+TIMES = np.linspace(0, 1, 6, dtype=np.float32)
+
+
+def wave(x: Any, t: Any) -> tuple[Any, Any]:
+    return 0.9 * x + jnp.sin(x[::-1] + t), jnp.sum(x * x)
+
+
+def summed(w: Any, x: Any) -> Any:
+    def step(x: Any, t: Any) -> tuple[Any, Any]:
+        hidden = jnp.tanh(jnp.concatenate([x, x[:1] + t]) @ w)
+        return x + 0.1 * hidden, jnp.sum(hidden**2)
+
+    return jnp.mean(lax.scan(step, x, TIMES)[1])
+
+
+def drawn(x: Any, key: Any) -> Any:
+    def step(carry: Any, i: Any) -> tuple[Any, Any]:
+        x, key = carry
+        key, now = random.split(key)
+        x = x + random.normal(now, (2,)) * lax.dynamic_index_in_dim(TIMES, i, keepdims=False)
+        return (x, key), jnp.cumsum(x)
+
+    return lax.scan(step, (x, key), jnp.arange(6))
+
+
+def nested(x: Any) -> Any:
+    def step(x: Any, t: Any) -> tuple[Any, Any]:
+        inner = lax.scan(lambda c, s: (c * s + t, c), x, jnp.float32([0.5, 0.25]))
+        more = lax.cond(t > 0.5, lambda x: jnp.sqrt(1 + x * x), lambda x: -x, inner[0])
+        return more, (ft.jit(lambda x: jnp.max(x, 0))(inner[1]), t)
+
+    return lax.scan(step, x, TIMES, reverse=True)
+
+
+def shaped(x: Any) -> Any:
+    def step(carry: Any, _: Any) -> tuple[Any, Any]:
+        x, count = carry
+        grid = jnp.pad(jnp.outer(x, x + count), 1)
+        return (jnp.where(x > 0, grid[1:-1, 1:-1].sum(0), grid.T[1, 1:3] - 1) / 3, count + 1), jnp.argmax(
+            grid
+        )
+
+    return lax.scan(step, (x, 0.0), None, 5)
+
+
+def newton(x: Any, tolerance: float) -> Any:
+    """The number of steps differs from lane to lane."""
+
+    def step(c: Any) -> Any:
+        root, _, count = c
+        change = (root**3 - x) / (3 * root**2)
+        return root - change, change, count + 1
+
+    start = jnp.stack([1 + x[0] ** 2, 3.0]), 1 + 0 * x, 0
+    goes_on = lambda c: jnp.max(jnp.abs(c[1])) > tolerance * (1 + x[1] ** 2)  # noqa: E731
+    return lax.while_loop(lambda c: goes_on(c) & (c[2] < 40), step, start)
+
+
+def counted(x: Any, n: Any) -> Any:
+    return lax.fori_loop(0, n, lambda i, c: (jnp.sin(c[0]) + i, c[1] + c[0]), (x, 0 * x))
+
+
+def many(n: int) -> np.ndarray:
+    return np.random.default_rng(n).normal(size=(n, 2)).astype(np.float32)
+
+
+def mapped(f: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *xs: ft.vmap(f)(*xs)
+
+
+def mean(w: Any, x: Any) -> Any:
+    return jnp.mean(ft.vmap(lambda x: summed(w, x))(x))
+
+
+PROGRAMS = {
+    "values and stacks": (mapped(lambda x: lax.scan(wave, x, TIMES)), (many(1000),)),
+    "blocks that overlap": (mapped(lambda x: lax.scan(wave, x, TIMES)), (many(521),)),
+    "gradient by lane": (mapped(ft.grad(lambda x: lax.scan(wave, x, TIMES)[1].sum())), (many(521),)),
+    "gradient of a mean": (ft.grad(mean, (0, 1)), (W, many(512))),
+    "few lanes, two loops": (ft.grad(mean), (W, many(40))),
+    "keys": (mapped(lambda x, k: drawn(x, k)), (many(512), jax.random.split(jax.random.key(0), 512))),
+    "nested": (mapped(nested), (many(300),)),
+    "shapes": (mapped(shaped), (many(300),)),
+    "lanes last": (
+        lambda x: lax.scan(lambda x, t: (jnp.sin(x * t), x[0]), x, TIMES),
+        (np.ascontiguousarray(many(700).T),),
+    ),
+    "until each has converged": (lambda x, t: ft.vmap(newton, (0, None))(x, t), (many(521), 1e-4)),
+    "a counted loop": (lambda x, n: ft.vmap(counted, (0, None))(x, n), (many(521), 5)),
+    "tangents": (lambda w, x: ft.jvp(mean, (w, x), (w, x)), (W, many(512))),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_blocks(name: str):
+    f, args = PROGRAMS[name]
+    loops = ft.passes.explain(f)(*args).loops
+    assert loops
+    assert all(loop.is_by_blocks for loop in loops)
+    assert_close(ft.jit(f)(*args), ft.jit(lambda *xs: f(*xs), cpu="plain")(*args), 1e-5)
+
+
+MIXED = {
+    "the mean over lanes": lambda x: lax.scan(lambda x, t: (x - t * jnp.mean(x, 0), x[0]), x, TIMES),
+    "a neighbour": lambda x: lax.scan(lambda x, t: (jnp.roll(x, 1, 0) * t, x), x, TIMES),
+    "a part of the lanes": lambda x: lax.scan(lambda x, t: (x.at[3:400].add(t), None), x, TIMES),
+    "a running sum": lambda x: lax.scan(lambda x, t: (jnp.cumsum(x, 0) / 500 + t, None), x, TIMES),
+    "another order": lambda x: lax.scan(lambda x, t: (x[::-1] * t, None), x, TIMES),
+    "a sum that more is added to": lambda x: lax.scan(
+        lambda c, t: ((c[0] + t, c[1] + t + jnp.sum(c[0])), None), (x, jnp.float32(0)), TIMES
+    ),
+    "a sum that starts above 0": lambda x: lax.scan(
+        lambda c, t: ((c[0] + t, c[1] + jnp.sum(c[0])), None), (x, jnp.float32(1)), TIMES
+    ),
+    "all go on until the last has converged": lambda x: lax.while_loop(
+        lambda x: jnp.any(jnp.abs(x) > 1e-2), lambda x: x * 0.7, x
+    ),
+    "all count until the last has converged": lambda x: lax.while_loop(
+        lambda c: jnp.any(c[0] > 0.1),
+        lambda c: (jnp.where(c[0] > 0.1, c[0] / 2, c[0]), c[1] + 1),
+        (x[:, 0], 0),
+    ),
+    "another condition than that of the steps": lambda x: lax.while_loop(
+        lambda x: jnp.any(x > 0.1), lambda x: jnp.where(x > 0.2, x / 2, x - 0.01), x[:, 0]
+    ),
+    "the sine of a sum": lambda x: lax.scan(lambda x, t: (x + t, jnp.sin(jnp.sum(x))), x, TIMES),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_steps_that_mix_lanes(name: str):
+    f, x = MIXED[name], many(512)
+    assert not any(loop.is_by_blocks for loop in ft.passes.explain(f)(x).loops)
+    assert_close(ft.jit(f)(x), jax.tree.map(np.asarray, ft.jit(lambda x: f(x), cpu="plain")(x)), 2e-6)
+
+
+def test_a_gradient_keeps_the_states_of_a_block():
+    w, x = W, many(2**15)
+    memory = [
+        made.lower(w, x).compile().memory_analysis().temp_size_in_bytes
+        for made in (ft.jit(ft.grad(mean)), ft.jit(ft.grad(mean), cpu="plain"))
+    ]
+    assert memory[0] * 3 < memory[1]
+
+
+def test_special_numbers_and_effects():
+    x = many(512)
+    x[7], x[300] = np.nan, np.inf
+    f = mapped(lambda x: lax.scan(wave, x, TIMES))
+    assert_close(ft.jit(f)(x), ft.jit(lambda x: f(x), cpu="plain")(x), 2e-6)
+    seen: list[float] = []
+
+    def shown(x: Any) -> Any:
+        ft.debug.callback(lambda v: seen.append(float(v)), x[0, 0])
+        return f(x)
+
+    ft.jit(shown)(many(512))
+    jax.effects_barrier()
+    assert seen == [many(512)[0, 0]]
