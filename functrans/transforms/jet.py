@@ -6,7 +6,7 @@ primals in the parent trace, so Python sees values, and the coefficients are com
 
     linear        the jvp rule, order by order
     multilinear   products of all pairs of orders with the same sum (Leibniz)
-    taylor.TABLE  recurrences of the common nonlinear operations
+    taylor.TABLE  recurrences of operations whose derivative is made of their own result
     calls, loops  the rule `push`: the nested program rewritten to propagate coefficients
     all others    the jvp rule: y'(t) = jvp(x(t), x'(t)) is a program of primals and tangents,
                   whose series to one order less is that of y'
@@ -47,7 +47,7 @@ from functrans.trace import (
     typeof,
 )
 from functrans.transforms.jvp import jvp_program, pushed_program, run_dual
-from functrans.transforms.taylor import TABLE, product
+from functrans.transforms.taylor import TABLE
 
 
 class Jet(Tracer):
@@ -179,7 +179,7 @@ def coefficients(t: Any, primitive: Any, primals: list[Any], series: list[Terms]
         rule = _order_by_order
     elif linear and len(moving) == 2:
         rule = _leibniz
-    elif primitive.name in TABLE:
+    elif primitive.name in TABLE and (primitive.name != "pow" or moving == [0]):
         rule = _by_table
     else:
         rule = _by_jvp
@@ -221,8 +221,6 @@ def _leibniz(t: Any, primitive: Any, primals: list[Any], series: list[Terms], pa
     out = _run(primitive, primals, params)
     a, b = [i for i, c in enumerate(series) if any(pattern_of(c))]
     x, y = (primals[a], *series[a]), (primals[b], *series[b])
-    if primitive.name == "mul" and x[0] is y[0] and series[a] is series[b]:
-        return [out], [tuple(product(x, x, out)[1:])]
     terms = []
     for k in range(1, t.order + 1):
         total = None
@@ -297,7 +295,9 @@ def _integral(rate: Any, terms: Terms) -> Terms:
 def _of_moving(
     primitive: Any, primals: Values, series: Sequence[Terms], params: Params
 ) -> tuple[Program, list[Any], list[Terms]]:
-    """Return the program of one operation, and the operands that it takes with their terms."""
-    operands = [x if x.__class__ is Literal else typeof(x) for x in primals]
-    taken = [(x, c) for x, c in zip(primals, series, strict=True) if x.__class__ is not Literal]
+    """Return the program of one operation, and the operands that it takes with their terms. A literal
+    may move too: the derivative of a series whose first term is zero."""
+    fixed = [x.__class__ is Literal and not any(pattern_of(c)) for x, c in zip(primals, series, strict=True)]
+    operands = [x if f else typeof(x) for x, f in zip(primals, fixed, strict=True)]
+    taken = [(x, c) for x, c, f in zip(primals, series, fixed, strict=True) if not f]
     return one_operation(primitive, operands, params), [x for x, _ in taken], [c for _, c in taken]
