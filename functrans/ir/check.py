@@ -12,7 +12,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, equation_source, here
-from functrans.ir.text import Names, defaults, is_concrete, number_at, show_equation, with_nested
+from functrans.ir.text import Names, defaults, is_concrete, show_equation, show_value, with_nested
 from functrans.ir.types import ArrayType, is_key_dtype
 
 AROUND = 2  # equations shown before and after the wrong one
@@ -159,98 +159,49 @@ def equal(p: Program, q: Program) -> bool:
       >>> ft.ir.equal(p, ft.ir.parse(ft.ir.show(p)))
       True
     """
-    pending = [(p, q)]
-    seen: set[tuple[Program, Program]] = set()
-    while pending:
-        pair = pending.pop()
-        if pair[0] is pair[1] or pair in seen:
-            continue
-        seen.add(pair)
-        if not _equal_once(*pair, pending):
-            return False
-    return True
+    number: dict[Any, int] = {}  # of each structure
+    known: dict[Program, int] = {}
+    for program in (*_innermost_first(p), *_innermost_first(q)):
+        known[program] = number.setdefault(_structure(program, known), len(number))
+    return known[p] == known[q]
 
 
-def _equal_once(p: Program, q: Program, pending: list[tuple[Program, Program]]) -> bool:
-    """Compare two programs; push nested ones onto `pending`."""
-    if len(p.equations) != len(q.equations) or len(p.constants) != len(q.constants):
-        return False
-    match: dict[Var, Var] = {}
-    if not (_define(p.inputs, q.inputs, match) and _define(p.constants, q.constants, match)):
-        return False
-    for v, x, y in zip(p.constants, p.values, q.values, strict=True):
-        if not _same_constant(x, y, v.type):
-            return False
-    for a, b in zip(p.equations, q.equations, strict=True):
-        same = a.primitive is b.primitive and _same_atoms(a.inputs, b.inputs, match)
-        if not (same and _same_params(a, b, pending) and _define(a.outputs, b.outputs, match)):
-            return False
-    return _same_atoms(p.outputs, q.outputs, match)
+def _innermost_first(program: Program) -> list[Program]:
+    """Return a program and all programs nested in it, each once, behind those nested in it."""
+    found: dict[Program, None] = {}
+    todo = [program]
+    while todo:  # a stack instead of recursion: programs may be nested to any depth
+        inside = [p for p in todo[-1].children if p not in found]
+        todo += inside
+        if not inside:
+            found[todo.pop()] = None
+    return list(found)
 
 
-def _define(vs: tuple[Var, ...], ws: tuple[Var, ...], match: dict[Var, Var]) -> bool:
-    match.update(zip(vs, ws, strict=False))
-    return len(vs) == len(ws) and all(v.type is w.type for v, w in zip(vs, ws, strict=True))
+def _structure(program: Program, known: dict[Program, int]) -> tuple[Any, ...]:
+    """Return a key: what the program's text says, with the numbers of nested programs."""
+    names = Names()
+
+    def of_parameter(x: Any) -> Any:
+        if x.__class__ is tuple:
+            return tuple([of_parameter(part) for part in x])
+        return known[x] if x.__class__ is Program else show_value(x)
+
+    made: list[Any] = [tuple([names.typed(v) for v in vs]) for vs in (program.inputs, program.constants)]
+    made += [_constant(x, v.type) for v, x in zip(program.constants, program.values, strict=True)]
+    for e in program.equations:
+        params = {**defaults(e.primitive), **e.params}
+        made.append(tuple([names.atom(v) for v in e.inputs]))
+        made.append((e.primitive, frozenset([(name, of_parameter(x)) for name, x in params.items()])))
+        made.append(tuple([names.typed(v) for v in e.outputs]))
+    return *made, tuple([names.atom(v) for v in program.outputs])
 
 
-def _same_atoms(xs: tuple[Any, ...], ys: tuple[Any, ...], match: dict[Var, Var]) -> bool:
-    if len(xs) != len(ys):
-        return False
-    for x, y in zip(xs, ys, strict=True):
-        if x.__class__ is not y.__class__:
-            return False
-        if not (_same_literal(x, y) if x.__class__ is Literal else match.get(x) is y):
-            return False
-    return True
-
-
-def _same_literal(x: Literal, y: Literal) -> bool:
-    dtype = x.type.dtype
-    return x.type is y.type and (
-        _same_value(x.value, y.value) or _same_value(number_at(x.value, dtype), number_at(y.value, dtype))
-    )
-
-
-def _same_params(a: Equation, b: Equation, pending: list[tuple[Program, Program]]) -> bool:
-    if a.params is b.params:
-        return True
-    usual = defaults(a.primitive)
-    left, right = {**usual, **a.params}, {**usual, **b.params}
-    if left.keys() != right.keys():
-        return False
-    return all(_same_param(x, right[name], pending) for name, x in left.items())
-
-
-def _same_param(x: Any, y: Any, pending: list[tuple[Program, Program]]) -> bool:
-    if x.__class__ is Program and y.__class__ is Program:
-        pending.append((x, y))
-        return True
-    if x.__class__ is tuple and y.__class__ is tuple:
-        pairs = zip(x, y, strict=False)
-        return len(x) == len(y) and all(_same_param(a, b, pending) for a, b in pairs)
-    return _same_value(x, y)
-
-
-def _same_value(x: Any, y: Any) -> bool:
-    """Compare Python values: NaN equals NaN, 0.0 does not equal -0.0, True does not equal 1."""
-    if x is y:
-        return True
-    if x is None or y is None or isinstance(x, str) or isinstance(y, str):
-        return x.__class__ is y.__class__ and x == y  # NumPy dtypes equal None or "float64"
-    if isinstance(x, (float, complex)) or isinstance(y, (float, complex)):
-        return isinstance(x, (float, complex)) and isinstance(y, (float, complex)) and repr(x) == repr(y)
-    return isinstance(x, bool) == isinstance(y, bool) and bool(x == y)
-
-
-def _same_constant(x: Any, y: Any, type: ArrayType) -> bool:
-    if x is y:
-        return True
-    if not (is_concrete(x) and is_concrete(y)):
-        return False  # a tracer equals only itself
+def _constant(x: Any, type: ArrayType) -> Any:
+    """Return a key of a constant."""
+    if not is_concrete(x):
+        return id(x)  # a tracer equals only itself
     if is_key_dtype(type.dtype):
-        x, y = jax.random.key_data(x), jax.random.key_data(y)
-        return bool(np.array_equal(x, y))
-    x, y = np.asarray(x, type.dtype), np.asarray(y, type.dtype)
-    if x.shape != y.shape or x.tobytes() == y.tobytes():
-        return x.shape == y.shape
-    return all(map(_same_value, x.ravel().tolist(), y.ravel().tolist()))  # whatever NaNs hold
+        return np.asarray(jax.random.key_data(x)).tobytes()
+    array = np.asarray(x, type.dtype)
+    return array.tobytes() if np.all(array == array) else repr(array.tolist())  # whatever NaNs hold

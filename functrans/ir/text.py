@@ -226,8 +226,9 @@ def _params(eqn: Equation) -> str:
     usual = defaults(eqn.primitive)
     shown = [show_value(short)] if short else []
     for name, value in rest.items():
-        if not _holds_programs(value) and not (name in usual and is_same(value, usual[name])):
-            shown.append(f"{name}={show_value(value)}")
+        text = "" if _holds_programs(value) else show_value(value)
+        if text and not (name in usual and text == show_value(usual[name])):
+            shown.append(f"{name}={text}")
     return f"[{', '.join(shown)}]" if shown else ""
 
 
@@ -264,11 +265,6 @@ def defaults(primitive: Any) -> dict[str, Any]:
     """Return the defaults of a primitive's parameters, as declared by its `abstract_eval`."""
     parameters = inspect.signature(primitive.abstract_eval).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
-
-
-def is_same(x: Any, y: Any) -> bool:
-    """Compare parameter values: True does not equal 1, nor 1 1.0."""
-    return x is y or (x.__class__ is y.__class__ and x == y)
 
 
 def provenance(eqn: Equation) -> str:

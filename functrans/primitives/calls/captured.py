@@ -28,7 +28,7 @@ WRITTEN_OUT = 64  # elements
 class Held:
     """An array too large to be written out, as a parameter."""
 
-    __slots__ = ("array",)
+    __slots__ = ("__weakref__", "array")
 
     def __init__(self, array: Any):  # a NumPy array, or typed keys
         self.array: Any = array
