@@ -49,7 +49,7 @@ HIGHER_ORDER |= dict.fromkeys(("checkpoint", "name"), "test_checkpoint.py")
 HIGHER_ORDER["jax_call"] = "test_opaque.py"
 HIGHER_ORDER |= {"sharding_constraint": "test_shard_map.py"}
 HIGHER_ORDER |= dict.fromkeys(["one_kernel", "outlined"], "test_kernels.py")
-PLATFORMS = ("approx_top_k", "platform_index", "rng_bit_generator", "rng_uniform")
+PLATFORMS = ("platform_index", "rng_uniform")
 HIGHER_ORDER |= dict.fromkeys(PLATFORMS, "test_lax_extras.py")
 # whose compilation is long
 GAMMA = ("igamma", "igammac", "igamma_grad_a", "random_gamma_grad", "random_gamma_grad_a")

@@ -176,13 +176,6 @@ like("sort", "dimension is_stable num_keys")
 like("top_k", "k axis")
 
 
-@means("approx_top_k")
-def _approx_top_k(eqn: Any, x: Any) -> Any:
-    p = dict(eqn.params)
-    axis = p.pop("reduction_dimension") % max(1, typeof(x).ndim)
-    return PRIMITIVES["approx_top_k"](x, reduction_dimension=axis, **p)
-
-
 # --- products -------------------------------------------------------------------------------------
 
 
@@ -376,16 +369,6 @@ def _threefry(eqn: Any, *words: Any) -> Sequence[Any]:
 def _gamma(eqn: Any, key: Any, a: Any) -> Any:
     data, log_space = prims.random_unwrap(key), eqn.params["log_space"]
     return PRIMITIVES["random_gamma"](data, a, log_space=log_space, **_generator(key))
-
-
-@means("rng_bit_generator")
-def _generated(eqn: Any, key: Any) -> Any:
-    p = eqn.params
-    if typeof(key).ndim > 1:
-        return opaque(eqn, key)
-    return PRIMITIVES["rng_bit_generator"](
-        key, shape=plain(p["shape"]), dtype=np.dtype(p["dtype"]), algorithm=int(p["algorithm"])
-    )
 
 
 _CALLS = itertools.count()

@@ -29,15 +29,9 @@ from functrans.trace import concrete_value, stage, typeof
 # --- linear algebra -------------------------------------------------------------------------------
 
 like("cholesky")
-like("cholesky_update")
 like("lu")
 like("lu_pivots_to_permutation", "permutation_size")
-like("geqrf")
-like("householder_product")
-like("ormqr", "left transpose")
 like("qr", "pivoting full_matrices")
-like("hessenberg")
-like("tridiagonal", "lower")
 like("triangular_solve", "left_side lower transpose_a conjugate_a unit_diagonal")
 like("tridiagonal_solve", "perturb_singular")
 
@@ -82,13 +76,6 @@ def _svd(eqn: Any, x: Any) -> Any:
     )
     axes = ((-1,), (-1,), (-2,))  # of s, u, v^H
     return [_part(y, p["subset_by_index"], *a) for y, a in zip(found, axes, strict=False)]
-
-
-@means("schur")
-def _schur(eqn: Any, x: Any) -> Any:
-    if eqn.params.get("sort_eig_vals"):
-        return opaque(eqn, x)
-    return PRIMITIVES["schur"](x, compute_schur_vectors=eqn.params["compute_schur_vectors"])
 
 
 @means("symmetric_product")

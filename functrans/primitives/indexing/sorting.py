@@ -217,7 +217,7 @@ class TopK(Primitive):
         return list(outs) if axis == last else [hlo.transpose(y, order) for y in outs]
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
-        return take_along(tangents[0], out[1], how[self.axis_params[0]]), None
+        return take_along(tangents[0], out[1], how["axis"]), None
 
     def cost(self, in_types: Any, out_types: Any, *, k: int, **how: Any) -> Cost:
         return Cost(in_types[0].size * max(1, k).bit_length(), bytes_of(*in_types, *out_types))

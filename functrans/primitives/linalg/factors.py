@@ -1,18 +1,14 @@
-"""LU and QR factorizations, Householder reflectors, and solvers of linear systems by LU.
+"""LU and QR factorizations, and solvers of linear systems by LU.
 
 lu                        x = p l u: l and u in one matrix, the pivots, p as a permutation of rows
 lu_pivots_to_permutation  pivots -> that permutation
 qr                        x = q r, or x[:, p] = q r
-geqrf                     x -> reflectors below r, and their factors
-householder_product       reflectors -> the first columns of q
-ormqr                     reflectors, c -> q c, q^H c, c q or c q^H
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType
@@ -208,77 +204,15 @@ def _completed(q: Any, dq: Any, n: int) -> Any:
     return sub(matmul(dq, adjoint(z)), matmul(along, adjoint(sub(dq_pn, matmul(z, dq_nn)))))
 
 
-class Geqrf(MatrixOperation):
-    """-> (r with the reflectors below its diagonal, their factors), as LAPACK's geqrf."""
-
-    name: str = "geqrf"
-    multiple_results: bool = True
-
-    def shapes(self, x: ArrayType) -> Any:
-        return x, x.update(shape=(min(x.shape),))
-
-    def one(self, x: Any) -> Any:
-        return lapack("geqrf", x)(x)[:2]
-
-    def by_jax(self, x: Any) -> Any:
-        h, taus = jax.numpy.linalg.qr(x, mode="raw")
-        return h.mT, taus
-
-
-class HouseholderProduct(MatrixOperation):
-    """The leading columns, as many as a has, of the product of the reflectors."""
-
-    name: str = "householder_product"
-    ranks: tuple[int, ...] = (2, 1)
-
-    def shapes(self, a: ArrayType, taus: ArrayType) -> ArrayType:
-        if a.shape[0] < a.shape[1]:
-            raise self.misfit((a, taus), "a must have at least as many rows as columns")
-        if taus.shape[0] > a.shape[1]:
-            raise self.misfit((a, taus), f"there are {taus.shape[0]} factors for {a} reflectors")
-        return a
-
-    def one(self, a: Any, taus: Any) -> Any:
-        return _product_of(a, taus)
-
-
 def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
     """Return the leading columns of H_0 H_1 ..., H = 1 - tau v v^H."""
     routine = "ungqr" if np.iscomplexobj(a) else "orgqr"
     return lapack(routine, a)(a, taus)[0]
 
 
-class Ormqr(MatrixOperation):
-    """The product of reflectors times c: q c, or c q unless `left`, with q^H for `transpose`."""
-
-    name: str = "ormqr"
-    ranks: tuple[int, ...] = (2, 1, 2)
-
-    def shapes(self, a: ArrayType, taus: ArrayType, c: ArrayType, *, left: bool, **how: bool) -> Any:
-        if taus.shape[0] > min(a.shape):
-            raise self.misfit((a, taus, c), f"there are {taus.shape[0]} factors for {a} reflectors")
-        have = c.shape[0 if left else 1]
-        if have != a.shape[0]:
-            raise self.misfit(
-                (a, taus, c), f"c must have {a.shape[0]} {'rows' if left else 'columns'}, got {have}"
-            )
-        return c
-
-    def one(self, a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Any:
-        q = np.eye(a.shape[0], dtype=a.dtype)
-        for k in reversed(range(len(taus))):
-            v = np.where(np.arange(len(q)) > k, a[:, k], np.arange(len(q)) == k).astype(a.dtype)
-            q = q - taus[k] * np.outer(v, v.conj() @ q)
-        q = q.conj().T if transpose else q
-        return q @ c if left else c @ q
-
-
 lu: LU = LU()
 lu_pivots_to_permutation: PivotsToPermutation = PivotsToPermutation()
 qr: QR = QR()
-geqrf: Geqrf = Geqrf()
-householder_product: HouseholderProduct = HouseholderProduct()
-ormqr: Ormqr = Ormqr()
 
 
 def solve(a: Any, b: Any) -> Any:

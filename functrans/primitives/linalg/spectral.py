@@ -38,7 +38,6 @@ from functrans.primitives.linalg.matrices import (
     plus_adjoint,
     real,
     scaled_columns,
-    scipy_linalg,
 )
 from functrans.primitives.reductions.folds import argmax, reduce_sum
 from functrans.primitives.shape.joining import iota
@@ -270,67 +269,3 @@ def _inverse_diagonal(s: Any, like: Any) -> Any:
 eigh: Eigh = Eigh()
 eig: Eig = Eig()
 svd: SVD = SVD()
-
-
-# --- reductions to similar matrices, without derivatives: Schur, Hessenberg, tridiagonal ----------
-
-
-class SimilarityReduction(MatrixOperation):
-    """Reduction of a square matrix to a similar one."""
-
-    multiple_results = True
-    work = 10
-
-
-class Schur(SimilarityReduction):
-    """x = q t q^H -> (t,), or (t, q) with `compute_schur_vectors`. t is upper triangular; for a
-    real matrix it has 2 by 2 blocks for pairs of conjugate eigenvalues."""
-
-    name = "schur"
-
-    def shapes(self, x: ArrayType, *, compute_schur_vectors: bool) -> Any:
-        self.check_square(x)
-        return [x, x] if compute_schur_vectors else [x]
-
-    def one(self, x: Any, *, compute_schur_vectors: bool) -> Any:
-        kind = "complex" if np.iscomplexobj(x) else "real"
-        if not np.isfinite(x).all():  # LAPACK would write out of bounds
-            t, q = np.triu(np.full_like(x, np.nan), -1), np.eye(len(x), dtype=x.dtype)
-            return [t, q] if compute_schur_vectors else [t]
-        t, q = scipy_linalg().schur(x, output=kind, check_finite=False)
-        return [t, q] if compute_schur_vectors else [t]
-
-
-class Hessenberg(SimilarityReduction):
-    """-> (the Hessenberg matrix with reflectors below its subdiagonal, their factors)."""
-
-    name = "hessenberg"
-
-    def shapes(self, x: ArrayType) -> Any:
-        self.check_square(x)
-        return x, x.update(shape=(max(x.shape[0] - 1, 0),))
-
-    def one(self, x: Any) -> Any:
-        return lapack("gehrd", x)(x)[:2]
-
-
-class Tridiagonal(SimilarityReduction):
-    """The tridiagonal form of a hermitian matrix, of which one triangle is read -> (the matrix with
-    reflectors outside its diagonals, the diagonal, the off-diagonal, factors of the reflectors)."""
-
-    name = "tridiagonal"
-
-    def shapes(self, x: ArrayType, *, lower: bool) -> Any:
-        self.check_square(x)
-        n, part = x.shape[0], real_dtype(x.dtype)
-        beside = (max(n - 1, 0),)
-        return x, ArrayType((n,), part), ArrayType(beside, part), ArrayType(beside, x.dtype)
-
-    def one(self, x: Any, *, lower: bool) -> Any:
-        routine = "hetrd" if np.iscomplexobj(x) else "sytrd"
-        return lapack(routine, x)(x, lower=lower)[:4]
-
-
-schur: Schur = Schur()
-hessenberg: Hessenberg = Hessenberg()
-tridiagonal: Tridiagonal = Tridiagonal()

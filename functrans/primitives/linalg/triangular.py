@@ -2,7 +2,6 @@
 
 triangular_solve   op(a) x = b or x op(a) = b, op(a) one of a, a^T, conj(a), a^H
 cholesky           x = l l^H
-cholesky_update    r^T r + w w^T = s^T s
 tridiagonal_solve  a system given by its three diagonals
 """
 
@@ -164,34 +163,6 @@ def _halved_diagonal(x: Any) -> Any:
     return sub(literal(1, typeof(eye)), mul(eye, 0.5))
 
 
-class CholeskyUpdate(MatrixOperation):
-    """The upper triangular s with s^T s = r^T r + w w^T, for real matrices. r should be zero below
-    its diagonal."""
-
-    name: str = "cholesky_update"
-    ranks: tuple[int, ...] = (2, 1)
-    dtypes: tuple[str, ...] = ("float16", "bfloat16", "float32", "float64")
-
-    def shapes(self, r: ArrayType, w: ArrayType) -> ArrayType:
-        self.check_square(r)
-        if r.shape[0] != w.shape[0]:
-            raise self.misfit((r, w), f"w must have {r.shape[0]} elements, got {w.shape[0]}")
-        return r
-
-    def one(self, r: Any, w: Any) -> Any:
-        """Eliminate one element of w by each Givens rotation (Golub and Van Loan, 6.5.4)."""
-        r, w = r.copy(), w.copy()
-        for k in range(len(w)):
-            length = np.hypot(r[k, k], w[k])
-            c, s = (r[k, k] / length, w[k] / length) if length else (r.dtype.type(1), w[k])
-            r[k], w = c * r[k] + s * w, c * w - s * r[k]
-        return r
-
-    def by_jax(self, r: Any, w: Any) -> Any:
-        stack = r.reshape(-1, *r.shape[-2:]), w.reshape(-1, w.shape[-1])  # JAX's takes no stacks
-        return jax.lax.map(lambda one: jax.lax.linalg.cholesky_update(*one), stack).reshape(r.shape)
-
-
 class TridiagonalSolve(MatrixOperation):
     """Solve a x = b, a[i, i-1] = dl[i], a[i, i] = d[i], a[i, i+1] = du[i]; dl[0] and du[-1] are
     ignored. `perturb_singular`: a pivot near zero is moved away from it."""
@@ -259,7 +230,6 @@ def _shifted(x: Any, by: int, axis: int = -1) -> Any:
 
 triangular_solve: TriangularSolve = TriangularSolve()
 cholesky: Cholesky = Cholesky()
-cholesky_update: CholeskyUpdate = CholeskyUpdate()
 tridiagonal_solve: TridiagonalSolve = TridiagonalSolve()
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.lax import linalg
 
@@ -45,11 +44,6 @@ def hermitian(*shape: int) -> Make:
         return ((x + np.conj(np.swapaxes(x, -1, -2))) / 2).astype(dtype)
 
     return make
-
-
-def upper(make: Make) -> Make:
-    """The upper triangles."""
-    return lambda rng, dtype: np.triu(make(rng, dtype))
 
 
 def traced(x: Any) -> Any:
@@ -123,20 +117,10 @@ def fft(kind: str, label: str, x: Make, dtypes: Any, *lengths: int) -> Case:
     )
 
 
-def geqrf(x: Any) -> Any:
-    h, taus = jnp.linalg.qr(x, mode="raw")
-    return h.mT, taus
-
-
-REFLECTORS = fixed([[1.0, 2.0], [0.5, 3.0], [0.25, -0.5], [0.1, 0.7]])
-TAUS = fixed([1.5, 1.15])
-
 CASES: list[Case] = [
     Case("cholesky", (hermitian(3, 3),), lambda x: linalg.cholesky(x, symmetrize_input=False),
          {}, ALL, (), ONE),
     Case("cholesky", (fixed([[1.0, 2.0], [2.0, 1.0]]),), linalg.cholesky, {}, REAL, label="not"),
-    Case("cholesky_update", (upper(spread(3, 3)), normal(3)), linalg.cholesky_update, {}, REAL[1:],
-         (), ONE),
     solved("lower", spread(3, 3), normal(3, 2)),
     solved("upper-right", spread(2, 2), normal(3, 2), REAL[1:], (), lower=False, left_side=False,
            unit_diagonal=True),
@@ -157,11 +141,6 @@ CASES: list[Case] = [
     qr("full", normal(4, 2), REAL[1:], full_matrices=True),
     qr("wide", normal(2, 3), REAL[1:]),
     qr("pivoting", spread(3, 3), REAL, pivoting=True),
-    Case("geqrf", (normal(3, 2),), geqrf, {}, MIXED, (), ONE),
-    Case("householder_product", (REFLECTORS, TAUS), linalg.householder_product, {}, REAL),
-    Case("ormqr", (REFLECTORS, TAUS, normal(4, 2)),
-         lambda a, t, c: linalg.ormqr(a, t, c, transpose=True),
-         {"left": True, "transpose": True}, ("float32", "complex64"), (), ONE),
     Case("eigh", (hermitian(3, 3),), lambda x: linalg.eigh(x, symmetrize_input=False),
          {"lower": True, "sort_eigenvalues": True}, MIXED, (), STEEP),
     eig("values", spread(3, 3), ("float64",), False, False, (0,)),
@@ -170,9 +149,6 @@ CASES: list[Case] = [
     svd("thin", spread(3, 2), MIXED),
     svd("wide", spread(2, 3), ("float64",)),
     svd("full", spread(3, 2), REAL[:1], full_matrices=True),
-    Case("schur", (spread(3, 3),), linalg.schur, {"compute_schur_vectors": True}, MIXED, (), STEEP),
-    Case("hessenberg", (normal(3, 3),), linalg.hessenberg, {}, MIXED, (), STEEP),
-    Case("tridiagonal", (hermitian(3, 3),), linalg.tridiagonal, {"lower": True}, MIXED, (), STEEP),
     fft("FFT", "two-axes", normal(3, 4), COMPLEX, 3, 4),
     fft("IFFT", "one-axis", normal(2, 3), COMPLEX[1:], 3),
     fft("RFFT", "odd", normal(2, 5), REAL, 5),
