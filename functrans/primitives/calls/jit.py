@@ -20,7 +20,7 @@ from jax import jit as jax_jit  # bound here, as `jax.jit` may be replaced by ou
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
-from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants, prune
+from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
 from functrans.primitives.base import (
@@ -36,7 +36,6 @@ from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, spread, take
 from functrans.trace import (
     ARRAYS,
-    AnyTracer,
     Recording,
     Tracer,
     derived_here,
@@ -208,11 +207,9 @@ outlined: Outlined = Outlined()
 
 _ARRAYS = (Tracer, jax.Array, np.ndarray)
 _OPTIONS: set[type[Any]] = {bool, int, str, type(None), type(tree.structure(0))}
-_SMALL = 1024  # largest size of a constant that is kept to be recorded again
 _DIRECT: Any = object()  # cached for a call that needs concrete values
 _COMPILED = Cache("library functions compiled", 2048)
 _RECORDED = Cache("library functions as programs", 2048)
-_REPLAYS = Cache("library functions to record again", 4096)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -220,9 +217,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
     """Make a function of arrays and static options run as one operation when eager. Its program is
     recorded once per signature and costs one dispatch, as does its pullback. While a program is
-    being recorded the operations are recorded individually, replayed if the signature
-    is known. A call that needs concrete values runs its operations one by one. Python numbers of
-    the classes `numbers` are operands; others are part of the signature."""
+    being recorded the operations are added to it individually. A call that needs concrete values runs
+    its operations one by one. Python numbers of the classes `numbers` are operands; others are part
+    of the signature."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -258,21 +255,26 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
 
     def record(*args: Any, **kwargs: Any) -> Any:
         trace = state.trace
-        if trace.__class__ is Recording and trace.stages:
-            return write(trace, args, kwargs)
-        if staging_trace() is not None:
+        stages = trace.__class__ is Recording and trace.stages
+        if not stages and staging_trace() is not None:
             return function(*args, **kwargs)
         arrays = []
         signature: list[Any] = [function, settings(), state.axes]
         for x in (*args, *kwargs.values()) if kwargs else args:
-            if x.__class__ in _OPTIONS:
-                signature.append(x.__class__)
+            kind = x.__class__
+            if kind is Tracer and x.owner is trace and x.ref.__class__ is not Literal:
+                arrays.append(x)
+                signature.append(x.type)
+            elif kind in _OPTIONS:
+                signature.append(kind)
                 signature.append(x)
-            elif x.__class__ in ARRAYS or isinstance(x, _ARRAYS):
+            elif kind not in ARRAYS and not isinstance(x, _ARRAYS):  # 0.0 == -0.0, NaN != NaN
+                signature.append((kind, repr(x) if kind is float else x))
+            elif stages:  # the equations of a call of it depend on more than types
+                return function(*args, **kwargs)
+            else:
                 arrays.append(x)
                 signature.append(typeof(x))
-            else:  # 0.0 == -0.0, NaN != NaN
-                signature.append((x.__class__, repr(x) if x.__class__ is float else x))
         if not arrays:
             return function(*args, **kwargs)
         key = (*signature, len(args), *kwargs)
@@ -289,24 +291,15 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         if found is _DIRECT:
             return function(*args, **kwargs)
         program, captured, out_tree = found
-        outs = jit(*captured, *arrays, program=program)
+        if stages:
+            known = memo(program, _steps)
+            if known is None:
+                return function(*args, **kwargs)
+            values = [*map(trace.capture, captured), *[x.ref for x in arrays]]
+            outs = _written(trace, known, values)
+        else:
+            outs = jit(*captured, *arrays, program=program)
         return outs[0] if out_tree is None else tree.unflatten(out_tree, outs)
-
-    def write(trace: Recording, args: Any, kwargs: dict[str, Any]) -> Any:
-        known = _signature(trace, (*args, *kwargs.values()) if kwargs else args)
-        if known is None:
-            return function(*args, **kwargs)
-        found, operands = known
-        key = (function, *found, len(args), *kwargs)
-        replay = _REPLAYS.get(key)
-        if replay is not None and replay is not _DIRECT:
-            return replay.run(trace, operands)
-        start = len(trace.equations)
-        out = function(*args, **kwargs)
-        distinct = len({x.ref for x in operands}) == len(operands)
-        if distinct and replay is None:  # a recording of f(x, x) cannot be replayed for f(x, y)
-            _REPLAYS.keep(key, Replay.of(trace, start, operands, out) or _DIRECT)
-        return out
 
     return call  # type: ignore[return-value]
 
@@ -352,92 +345,31 @@ def _recorded(
     return (*hoist_constants(program), out_tree)
 
 
-# --- the same, recorded again without running the function ----------------------------------------
-#     operands, result of a call   -> Replay: its equations, with indices instead of variables
-#     Replay, operands of another  -> the same equations in another program, at the line of that call
-# Recording a library function takes Python time: checking arguments, promoting types, comparing
-# shapes. The outcome is the same whenever types and options are.
+def _steps(program: Program) -> tuple[list[Any], list[Any]] | None:
+    """Return equations and results of a program with indices instead of variables: of the inputs, then
+    of each result in turn. None if it holds programs, whose equations have source lines of their own."""
+    places: dict[Any, int] = {v: i for i, v in enumerate(program.inputs)}
+    steps = []
+    for e in program.equations:
+        ins = [places[v] if v.__class__ is Var else v for v in e.inputs]
+        for v in e.outputs:
+            places[v] = len(places)
+        steps.append((e.primitive, ins, [v.type for v in e.outputs], e.params))
+    outs = [places[v] if v.__class__ is Var else v for v in program.outputs]
+    return None if program.children else (steps, outs)
 
 
-def _signature(trace: Recording, values: Sequence[Any]) -> tuple[list[Any], list[Tracer]] | None:
-    """Return the cache key that determines the equations of a call, and its operands. None if they
-    depend on more than types and options: an operand is a literal, a concrete array or another
-    trace's value."""
-    key: list[Any] = [settings()]
-    operands = []
-    for x in values:
-        kind = x.__class__
-        if kind is Tracer:
-            if x.owner is not trace or x.ref.__class__ is Literal:
-                return None
-            operands.append(x)
-            key.append(x.type)
-            continue
-        key.append(kind)
-        if kind in _OPTIONS:
-            key.append(x)
-        elif kind is float:  # 0.0 == -0.0, NaN != NaN
-            key.append(repr(x))
-        elif kind is tuple and all([i.__class__ is int for i in x]):
-            key.append(x)
-        else:
-            return None
-    return key, operands
-
-
-class Replay:
-    """The equations of a call. Values are numbered: the operands first, then the constants that the
-    function created, then each result in turn."""
-
-    __slots__ = ("constants", "out_tree", "outs", "steps")
-
-    def __init__(self, constants: list[Any], steps: list[Any], outs: list[Any], out_tree: Any):
-        self.constants: list[Any] = constants
-        self.steps: list[Any] = steps
-        self.outs: list[Any] = outs
-        self.out_tree: Any = out_tree
-
-    @staticmethod
-    def of(trace: Recording, start: int, operands: Sequence[Tracer], out: Any) -> Replay | None:
-        """Return what `trace` recorded from equation `start` on, for a call of distinct operands.
-        None if it reads values of other traces or large constants, which must not be kept, or holds
-        programs, whose equations have source lines of their own."""
-        leaves, out_tree = tree.flatten(out)
-        if not all([y.__class__ is Tracer and y.owner is trace for y in leaves]):
-            return None
-        places: dict[Any, int] = {x.ref: i for i, x in enumerate(operands)}
-        refs = [y.ref for y in leaves]
-        equations = prune(trace.equations[start:], refs)
-        read = {v for e in equations for v in e.inputs if v.__class__ is Var}
-        constants = []
-        for v, x in trace.captures.values():
-            made_here = v in read and v not in places  # an operand may be a capture too
-            if made_here and not isinstance(x, AnyTracer) and v.type.size <= _SMALL:
-                places[v] = len(places)
-                constants.append(x)
-        steps = []
-        for e in equations:
-            if e.primitive.holds_programs:
-                return None
-            ins = [places.get(v) if v.__class__ is Var else v for v in e.inputs]
-            if None in ins:
-                return None
-            for v in e.outputs:
-                places[v] = len(places)
-            steps.append((e.primitive, ins, [v.type for v in e.outputs], e.params))
-        outs = [places.get(v) if v.__class__ is Var else v for v in refs]
-        return None if None in outs else Replay(constants, steps, outs, out_tree)
-
-    def run(self, trace: Recording, operands: Sequence[Tracer]) -> Any:
-        """Record the equations and return the result."""
-        source, origin = derived_here()
-        values: list[Any] = [x.ref for x in operands]
-        values += [trace.capture(x) for x in self.constants]
-        record = trace.equations.append
-        for primitive, ins, types, params in self.steps:
-            inputs = tuple([values[i] if i.__class__ is int else i for i in ins])
-            made = tuple([Var(t) for t in types])
-            record(Equation(primitive, inputs, made, params, source, origin))
-            values += made
-        refs = [values[i] if i.__class__ is int else i for i in self.outs]
-        return tree.unflatten(self.out_tree, [Tracer(trace, v.type, v) for v in refs])
+def _written(trace: Recording, known: tuple[list[Any], list[Any]], values: list[Any]) -> list[Tracer]:
+    """Record a program's equations, for these values of its inputs, at the line of this call. Running
+    the function again would check its arguments, promote types and compare shapes with the same
+    outcome."""
+    steps, outs = known
+    source, origin = derived_here()
+    add = trace.equations.append
+    for primitive, ins, types, params in steps:
+        inputs = tuple([values[i] if i.__class__ is int else i for i in ins])
+        made = tuple([Var(t) for t in types])
+        add(Equation(primitive, inputs, made, params, source, origin))
+        values += made
+    refs = [values[i] if i.__class__ is int else i for i in outs]
+    return [Tracer(trace, v.type, v) for v in refs]
