@@ -146,16 +146,19 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
       6.0
     """
     check_callable(fun, "linearize")
-    leaves, in_tree = tree.flatten((primals, {}))
-    leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
-    types = [typeof(x) for x in leaves]
-    out, aux, linear, signature = _linearized(fun, in_tree, leaves, types, has_aux)
+    out, aux, linear, signature = _linearized(fun, primals, has_aux)
     program = linear.program()
     run, residuals = hoist_constants(program)
 
     @boundary
     def linearized(residuals: Sequence[Any], *tangents: Any) -> Any:
-        given = fitting(tangents, in_tree, types, "the function from linearize", errors.InvalidArgument)
+        given = fitting(
+            tangents,
+            signature.in_tree,
+            signature.types,
+            "the function from linearize",
+            errors.InvalidArgument,
+        )
         moving = [t for t, a in zip(given, signature.active, strict=True) if a]
         filled = [literal(0, v.type) if t is None else t for t, v in zip(moving, linear.inputs, strict=True)]
         found = evaluate(run, [*residuals, *filled])
@@ -208,10 +211,7 @@ def vjp(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = False) -> 
       5.0 2.0
     """
     check_callable(fun, "vjp")
-    leaves, in_tree = tree.flatten((primals, {}))
-    leaves = as_arrays(leaves, lambda: tree.path_names(primals, "args"))
-    types = [typeof(x) for x in leaves]
-    out, aux, linear, signature = _linearized(fun, in_tree, leaves, types, has_aux)
+    out, aux, linear, signature = _linearized(fun, primals, has_aux)
     pullback = Pullback(linear.pruned(), signature)  # prune: it may be long-lived
     return (out, pullback, aux) if has_aux else (out, pullback)
 
@@ -292,11 +292,8 @@ def value_and_grad(
     @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
-        leaves, in_tree = tree.flatten((given, {}))
-        leaves = as_arrays(leaves, lambda: argument.names(given))
-        types = [typeof(x) for x in leaves]
-        argument.check(given, types, holomorphic, allow_int)
-        value, aux, linear, signature = _linearized(inner, in_tree, leaves, types, has_aux)
+        found = _linearized(inner, given, has_aux, argument, holomorphic=holomorphic, allow_int=allow_int)
+        value, aux, linear, signature = found
         check_loss(fun, value, holomorphic)
         grads = argument.by_argument(signature.cotangents(linear, [literal(1, linear.out_types[0])]))
         return ((value, aux) if has_aux else value), grads
@@ -379,9 +376,15 @@ class Signature(NamedTuple):
 
 
 def _linearized(
-    fun: Any, in_tree: Any, leaves: list[Any], types: list[ArrayType], has_aux: bool
+    fun: Any, primals: tuple[Any, ...], has_aux: bool, chosen: Chosen | None = None, **how: bool
 ) -> tuple[Any, Any, Linear, Signature]:
-    """Call a function; return its result and aux, the linear map, and the signature of its pullback."""
+    """Call a function; return its result and aux, the linear map, and the signature of its pullback.
+    `chosen`: the arguments that the user chose, checked with the options `how`."""
+    leaves, in_tree = tree.flatten((primals, {}))
+    leaves = as_arrays(leaves, lambda: chosen.names(primals) if chosen else tree.path_names(primals, "args"))
+    types = [typeof(x) for x in leaves]
+    if chosen is not None:
+        chosen.check(primals, types, **how)
     flat = FlatFunction(fun, in_tree, has_aux=has_aux)
     active = [is_inexact(t.dtype) for t in types]
     outs, linear = run_linearize(flat, leaves, types, active)

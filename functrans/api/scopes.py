@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -76,15 +75,7 @@ def named_call(fun: _F, *, name: str | None = None) -> _F:
       0.0
     """
     check_callable(fun, "named_call")
-    scope = function_name(fun) if name is None else name
-
-    @boundary
-    @functools.wraps(fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with named_scope(scope):
-            return fun(*args, **kwargs)
-
-    return call  # type: ignore[return-value]
+    return boundary(named_scope(function_name(fun) if name is None else name)(fun))
 
 
 class _AtOnce(Trace):

@@ -33,6 +33,7 @@ from functrans.api.custom_calls import is_untraced
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
 from functrans.interop.sharded_types import jaxpr_of_map
+from functrans.ir.source import here
 from functrans.ir.tracebacks import our_class
 from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
@@ -77,7 +78,13 @@ class _Equation:
 
     @property
     def outvars(self) -> list[_Value]:
-        outs = self._abstract()[0]
+        try:
+            outs = self._abstract()[0]
+        except Exception as error:
+            kind = our_class(error)
+            if kind is None:
+                raise
+            raise kind(f"{self.primitive.name}: {error}, {here()}") from error
         return [_Value(a) for a in (outs if self.primitive.multiple_results else [outs])]
 
     @property

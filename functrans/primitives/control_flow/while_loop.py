@@ -162,10 +162,9 @@ class While(HigherOrderPrimitive):
         params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
         first, consts, state = while_operands(args, params)
         n, m = len(first), len(consts)
-        linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(state)))
+        linear, tested = self.moved(params, given)
         moving = linear[m:]
-        read = reading(params["cond"], [True])
-        if any([r and lin for r, lin in zip(read, (*given[:n], *moving), strict=True)]):
+        if tested:
             raise errors.NotLinear(
                 "the function is not linear, so it has no transpose: the condition of a while loop "
                 f"depends on what is to be transposed, {here()}\n"
@@ -252,10 +251,14 @@ class While(HigherOrderPrimitive):
         return outs, outs_dims
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
+        linear, tested = self.moved(params, moving)
+        return [True] if tested or self.has_effects(params) else linear[params["body_consts"] :]
+
+    def moved(self, params: Params, given: Sequence[bool]) -> tuple[list[bool], bool]:
+        """Return which inputs of the body depend on these operands, and whether the condition does."""
         n, m = params["cond_consts"], params["body_consts"]
-        linear = linear_inputs(params["body"], moving[n:], LoopLayout(m, len(moving) - n - m))
-        tested = any(reached_outputs(params["cond"], [*moving[:n], *linear[m:]]))
-        return [True] if tested or self.has_effects(params) else linear[m:]
+        linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(given) - n - m))
+        return linear, any(reached_outputs(params["cond"], [*given[:n], *linear[m:]]))
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         params = equation.params

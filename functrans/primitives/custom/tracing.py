@@ -23,8 +23,6 @@ from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType
-from functrans.primitives.control_flow.loop_layout import LoopLayout
-from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
@@ -109,25 +107,17 @@ class RuleTrace(Trace):
         return [self.tangent(y) for y in outs] if primitive.multiple_results else self.tangent(outs)
 
     def _bind_programs(self, primitive: Any, args: Flat, params: dict[str, Any]) -> Any:
-        if primitive.name == "while":
-            self._check_condition(args, params)
-        inner = self.inner
-        duals = [inner.pair(literal(0, x.type), x.ref) if self.own(x) else x for x in args]
-        outs = bind_in(inner, primitive, duals, params)
-        return [self.tangent(y.tangent) if getattr(y, "owner", None) is inner else y for y in outs]
-
-    def _check_condition(self, args: Flat, params: dict[str, Any]) -> None:
-        cond, n, m = params["cond"], params["cond_consts"], params["body_consts"]
-        given = [self.own(x) for x in args]
-        moving = linear_inputs(params["body"], given[n:], LoopLayout(m, len(args) - n - m))[m:]
-        read = {v for e in cond.equations for v in e.inputs} | set(cond.outputs)
-        if any(a and v in read for v, a in zip(cond.inputs, [*given[:n], *moving], strict=True)):
+        if primitive.name == "while" and primitive.moved(params, [self.own(x) for x in args])[1]:
             raise errors.NotLinear(
                 f"the jvp rule of {self.name} is not linear in the tangents: the condition of a "
                 f"while loop depends on them, {here()}\n"
                 "Reverse mode transposes the rule. Use lax.custom_linear_solve for a linear "
                 "equation that is solved by iteration, or a loop with a static number of steps."
             )
+        inner = self.inner
+        duals = [inner.pair(literal(0, x.type), x.ref) if self.own(x) else x for x in args]
+        outs = bind_in(inner, primitive, duals, params)
+        return [self.tangent(y.tangent) if getattr(y, "owner", None) is inner else y for y in outs]
 
     def _check_linear(self, primitive: Any, args: Flat, moving: Sequence[int]) -> None:
         allowed = primitive.linear_positions(len(args))
