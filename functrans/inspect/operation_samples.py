@@ -18,8 +18,7 @@ from functrans import nn, random
 from functrans import numpy as _jnp
 from functrans.api import callbacks
 from functrans.api.checkpoint import checkpoint
-from functrans.api.custom_rules import custom_jvp, custom_vjp
-from functrans.api.custom_vmaps import custom_vmap
+from functrans.api.custom_rules import custom_jvp, custom_vjp, custom_vmap
 from functrans.api.derivatives import grad, jvp, linearize
 from functrans.api.jit import jit
 from functrans.api.vmap import vmap
