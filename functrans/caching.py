@@ -8,15 +8,14 @@
     @memoized                     a function of a program whose results are stored so
     exactly(value)                a key of a static value: 1, True and 1.0 differ
 
-Full caches evict the least recently used entries and log it at level DEBUG to the logger
-`functrans.caching`. `ft.doctor` and `report()` list all caches. A hit must cost no more than a dict
-look-up: an eager operation takes microseconds and makes several.
+Full caches evict the least recently used entries. `ft.doctor` and `report()` list all caches and count
+that. A hit must cost no more than a dict look-up: an eager operation takes microseconds and makes
+several.
 """
 
 from __future__ import annotations
 
 import functools
-import logging
 import sys
 import threading
 import weakref
@@ -25,7 +24,6 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, T
 
 import numpy as np
 
-_logger = logging.getLogger("functrans.caching")
 _turning = threading.RLock()  # reentrant: dropped values may run a user's `__del__`
 
 P = ParamSpec("P")
@@ -63,15 +61,8 @@ def cached(
     a `lasting` one, for results that are costly, small and never stale."""
 
     def decorate(make: Callable[P, R]) -> functools._lru_cache_wrapper[R]:
-        @functools.wraps(make)
-        def made(*args: P.args, **kwargs: P.kwargs) -> R:
-            if listed.is_full():
-                _told_full(name, limit)
-            return make(*args, **kwargs)
-
-        found = functools.lru_cache(limit)(made)
-        listed = _Function(name, limit, found, lasting)
-        _FUNCTIONS.append(listed)
+        found = functools.lru_cache(limit)(make)
+        _FUNCTIONS.append(_Function(name, limit, found, lasting))
         return found
 
     return decorate
@@ -84,9 +75,6 @@ class _Function:
 
     def __init__(self, name: str, limit: int, found: Any, lasting: bool):
         self._name, self._limit, self._found, self._lasting = name, limit, found, lasting
-
-    def is_full(self) -> bool:
-        return self._found.cache_info().currsize >= self._limit
 
     def row(self) -> Row:
         info = self._found.cache_info()
@@ -176,9 +164,7 @@ class Cache:
                 return  # another thread did it
             gone, self._older, self.recent = self._older, self.recent, {}
             self.evictions += len(gone)
-        if gone:
-            _told_full(self.name, self.limit, len(gone))
-            _let_go(list(gone.values()))
+        _let_go(list(gone.values()))
 
     def row(self) -> Row:
         """Return the row for `report`."""
@@ -321,11 +307,8 @@ def report() -> list[Row]:
 
 def clear() -> None:
     """Empty all caches that are not lasting."""
-    rows = report() if _logger.isEnabledFor(logging.DEBUG) else []
     for listed in _all():
         listed.clear()
-    if rows:
-        _logger.debug("cleared %d entries", sum([row.entries for row in rows]))
 
 
 def exactly(x: Any) -> Any:
@@ -342,8 +325,3 @@ def exactly(x: Any) -> Any:
 def _all() -> list[_Listed]:
     alive = [ref() for ref in list(_CACHES)]
     return [*_FUNCTIONS, *[cache for cache in alive if cache is not None]]
-
-
-def _told_full(name: str, limit: int, gone: int = 1) -> None:
-    if _logger.isEnabledFor(logging.DEBUG):
-        _logger.debug("%s: dropped %d of at most %d entries", name, gone, limit)

@@ -426,7 +426,8 @@ class Arguments:
 
     def moved(self, before: Sequence[Any], after: Sequence[Any]) -> Arguments:
         """Return the arguments of a derived program, whose inputs `after` replace `before`."""
-        return _Moved(self, before, after)
+        now = dict(zip(before, after, strict=False))
+        return Arguments(self.parameters, self.structure, [now.get(v, v) for v in self.inputs], None)
 
     def leaves(self) -> dict[Any, Leaf]:
         """Return the position of each input, by variable."""
@@ -454,21 +455,3 @@ class Arguments:
         if {v for _, v in found} != set(self.inputs):
             return [], []
         return [*trees, *[f"*{name}" for name in rest], *kwargs], found
-
-
-class _Moved(Arguments):
-    """The arguments of a derived program: its inputs `after` were `before`."""
-
-    __slots__ = ("after", "before", "first")
-
-    def __init__(self, first: Arguments, before: Sequence[Any], after: Sequence[Any]):
-        self.first, self.before, self.after = first, before, after
-        self.results = None
-
-    def leaves(self) -> dict[Any, Leaf]:
-        found = self.first.leaves()
-        pairs = zip(self.before, self.after, strict=False)
-        return {now: found[v] for v, now in pairs if v in found}
-
-    def given(self) -> list[str]:
-        return self.first.given()

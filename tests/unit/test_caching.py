@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import logging
 import subprocess
 import sys
 import threading
@@ -151,15 +150,7 @@ def test_a_program_keeps_so_many_batched_forms():
     assert all(len(cache) <= cache.limit for cache in kept)
 
 
-def test_the_log_and_the_doctor_tell_of_them(caplog):
-    cache = Cache("test: told", 4)
-    with caplog.at_level(logging.DEBUG, logger="functrans.caching"):
-        for i in range(5):
-            cache.keep(i, i)
-        caching.clear()
-    messages = [record.getMessage() for record in caplog.records]
-    assert any(m.startswith("test: told: ") and "at most 4" in m for m in messages)
-    assert any(m.startswith("cleared ") for m in messages)
+def test_the_doctor_tells_of_them():
     output = io.StringIO()
     jnp.sin(jnp.ones(3))
     doctor(output, chosen=[])
