@@ -284,11 +284,10 @@ def value_and_grad(
     """
     argument = Chosen("grad", fun, argnums)
 
-    def by_jax(*args: Any, **kwargs: Any) -> Any:
-        return jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
-
     @boundary
-    @or_by_jax(by_jax)
+    @or_by_jax(
+        lambda *xs, **how: jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*xs, **how)
+    )
     @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)

@@ -55,11 +55,8 @@ def jacfwd(
     """
     argument = Chosen("jacfwd", fun, argnums)
 
-    def by_jax(*args: Any, **kwargs: Any) -> Any:
-        return jax.jacfwd(fun, argnums, has_aux, holomorphic)(*args, **kwargs)
-
     @boundary
-    @or_by_jax(by_jax)
+    @or_by_jax(lambda *xs, **kw: jax.jacfwd(fun, argnums, has_aux, holomorphic)(*xs, **kw))
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
@@ -108,11 +105,8 @@ def jacrev(
     """
     argument = Chosen("jacrev", fun, argnums)
 
-    def by_jax(*args: Any, **kwargs: Any) -> Any:
-        return jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
-
     @boundary
-    @or_by_jax(by_jax)
+    @or_by_jax(lambda *xs, **kw: jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*xs, **kw))
     @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
