@@ -121,28 +121,6 @@ class Tracer(JaxTracer):
             raise AttributeError(name)
         raise unknown_attribute(self, name)
 
-    # Conversions to Python values: they need a concrete value, else raise an error with advice.
-
-    @boundary
-    def __bool__(self) -> bool:
-        return _ask_bool(self, bool)
-
-    @boundary
-    def __float__(self) -> float:
-        return _ask_number(self, float)
-
-    @boundary
-    def __int__(self) -> int:
-        return _ask_number(self, int)
-
-    @boundary
-    def __complex__(self) -> complex:
-        return _ask_number(self, complex)
-
-    @boundary
-    def __index__(self) -> int:
-        return _ask_index(self, operator.index)
-
     @boundary
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         # An error even if the value is known: np.sin(x) would silently have no derivative.
@@ -151,10 +129,6 @@ class Tracer(JaxTracer):
     @boundary
     def item(self, *args: int) -> Any:
         return _ask_number(self, lambda v: v.item(*args))
-
-    @boundary
-    def tolist(self) -> Any:
-        return _ask_array(self, lambda v: v.tolist())
 
     def __repr__(self) -> str:
         value = self.concrete()
@@ -390,6 +364,8 @@ def _no_derivative(x: Tracer) -> Any:
 
 
 # --- conversions of tracers to Python values ------------------------------------------------------
+#
+# They need a concrete value, else raise an error with advice.
 
 
 def concrete_value(x: Any) -> Any:
@@ -466,3 +442,13 @@ _ask_array = _needs_value(
     "a NumPy function or numpy.asarray()",
     "Use the function of the same name in functrans.numpy, or call it outside the transformed function.",
 )
+
+for _name, _ask, _convert in (
+    ("__bool__", _ask_bool, bool),
+    ("__float__", _ask_number, float),
+    ("__int__", _ask_number, int),
+    ("__complex__", _ask_number, complex),
+    ("__index__", _ask_index, operator.index),
+    ("tolist", _ask_array, lambda value: value.tolist()),
+):
+    setattr(Tracer, _name, boundary(lambda self, ask=_ask, convert=_convert: ask(self, convert)))
