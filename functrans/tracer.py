@@ -54,29 +54,12 @@ class Tracer(JaxTracer):
         self.type: ArrayType = type
         self.ref: Any = ref
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
-
-    @property
-    def weak_type(self) -> bool:
-        return self.type.weak_type
-
-    @property
-    def ndim(self) -> int:
-        return len(self.type.shape)
-
-    @property
-    def size(self) -> int:
-        return self.type.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.type.dtype.itemsize
+    shape: Any = property(operator.attrgetter("type.shape"))
+    dtype: Any = property(operator.attrgetter("type.dtype"))
+    weak_type: Any = property(operator.attrgetter("type.weak_type"))
+    ndim: Any = property(operator.attrgetter("type.ndim"))
+    size: Any = property(operator.attrgetter("type.size"))
+    itemsize: Any = property(operator.attrgetter("type.dtype.itemsize"))
 
     @property
     def nbytes(self) -> int:
