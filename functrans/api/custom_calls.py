@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import Apart, as_array, float0_zeros
+from functrans.api.arguments import Apart, as_array, instantiate
+from functrans.api.static_arguments import joined
 from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.lax.barriers import stop_gradient
@@ -25,7 +27,7 @@ from functrans.primitives.custom.calls import closed_over, custom_jvp_call, cust
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import check_result, function_name, refused
-from functrans.trace import AnyTracer, bind, literal, materialize, state, typeof
+from functrans.trace import AnyTracer, bind, materialize, state, typeof
 from functrans.tracer import is_active
 
 
@@ -38,11 +40,6 @@ def _symbolic(t: ArrayType) -> SymbolicZero:
     """Return the symbolic zero tangent of a type."""
     t = t.tangent()
     return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
-
-
-def zeros(t: ArrayType) -> Any:
-    """Return the zero tangent of a type, as an array."""
-    return materialize(literal(0, t)) if is_inexact(t.dtype) else float0_zeros(t.shape)
 
 
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
@@ -69,23 +66,19 @@ class Call:
         self.fun = fun
         self.name: str = function_name(fun)
         self.source: Source | None = user_source()
-        self.static = static
-        self.dynamic: list[int] = [i for i in range(len(args)) if i not in static]
+        self.static: list[tuple[int, Any]] = [(i, args[i]) for i in static]
         # a rule may outlive the call, so keep no arrays here
-        self.args: Any = [x if i in static else None for i, x in enumerate(args)]
-        self.leaves, self.in_tree = tree.flatten(tuple([args[i] for i in self.dynamic]))
+        dynamic = tuple([x for i, x in enumerate(args) if i not in static])
+        self.leaves, self.in_tree = tree.flatten(dynamic)
         self.types: tuple[ArrayType, ...] = tuple([typeof(x) for x in self.leaves])
         self.out_tree: Any = None
 
     def statics(self) -> list[Any]:
-        return [self.args[i] for i in self.static]
+        return [x for _, x in self.static]
 
     def full(self, leaves: Sequence[Any]) -> list[Any]:
         """Return all arguments, with the dynamic ones made of these leaves."""
-        args = list(self.args)
-        for i, x in zip(self.dynamic, unflatten(self.in_tree, leaves), strict=True):
-            args[i] = x
-        return args
+        return joined(self.static, unflatten(self.in_tree, leaves))
 
     def function(self, *leaves: Any) -> list[Any]:
         """Call the user's function on flat values."""
@@ -180,10 +173,8 @@ class JvpCall(Call):
 
     def function(self, *values: Any) -> list[Any]:
         statics, leaves = self._split(values)
-        args = self.full(leaves)
-        for i, x in zip(self.static, statics, strict=True):
-            args[i] = x
-        return self.results(self.fun(*args), self.fun)
+        static = [(i, x) for (i, _), x in zip(self.static, statics, strict=True)]
+        return self.results(self.fun(*joined(static, unflatten(self.in_tree, leaves))), self.fun)
 
     def run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
@@ -204,7 +195,7 @@ class JvpCall(Call):
     def _tangent(self, x: Any, dx: Any) -> Any:
         if dx is not None:
             return dx
-        return _symbolic(typeof(x)) if self.symbolic else zeros(typeof(x))
+        return _symbolic(typeof(x)) if self.symbolic else instantiate(None, typeof(x))
 
     def _checked(self, y: Any, dy: Any) -> Any:
         wanted = typeof(y).tangent()
@@ -275,7 +266,7 @@ class VjpCall(Call):
     def _backward(
         self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
     ) -> list[Any]:
-        zero = _symbolic if self.symbolic else zeros
+        zero = _symbolic if self.symbolic else partial(instantiate, None)
         given = [zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
         moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
         found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
@@ -284,8 +275,7 @@ class VjpCall(Call):
 
     def _cotangent_leaves(self, found: Any) -> list[Any]:
         """Return one cotangent per leaf of the arguments. None means zero for a whole subtree."""
-        n = len(self.dynamic)
-        if isinstance(found, list) and len(found) == n:
+        if isinstance(found, list) and len(found) == len(self.in_tree.children()):
             found = tuple(found)
         slots = tree.unflatten(self.in_tree, [object()] * len(self.types))
         try:
