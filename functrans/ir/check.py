@@ -161,21 +161,9 @@ def equal(p: Program, q: Program) -> bool:
     """
     number: dict[Any, int] = {}  # of each structure
     known: dict[Program, int] = {}
-    for program in (*_innermost_first(p), *_innermost_first(q)):
+    for program in reversed([*with_nested(p), *with_nested(q)]):  # the innermost first
         known[program] = number.setdefault(_structure(program, known), len(number))
     return known[p] == known[q]
-
-
-def _innermost_first(program: Program) -> list[Program]:
-    """Return a program and all programs nested in it, each once, behind those nested in it."""
-    found: dict[Program, None] = {}
-    todo = [program]
-    while todo:  # a stack instead of recursion: programs may be nested to any depth
-        inside = [p for p in todo[-1].children if p not in found]
-        todo += inside
-        if not inside:
-            found[todo.pop()] = None
-    return list(found)
 
 
 def _structure(program: Program, known: dict[Program, int]) -> tuple[Any, ...]:

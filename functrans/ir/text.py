@@ -233,14 +233,15 @@ def _params(eqn: Equation) -> str:
 
 
 def with_nested(program: Program) -> list[Program]:
-    """Return a program and all programs nested in it, each once."""
-    found, todo = {program: None}, [program]
-    while todo:
-        for inner in todo.pop().children:
-            if inner not in found:
-                found[inner] = None
-                todo.append(inner)
-    return list(found)
+    """Return a program and all programs nested in it, each once, and before those nested in it."""
+    found: dict[Program, None] = {}
+    todo = [program]
+    while todo:  # a stack instead of recursion: programs may be nested to any depth
+        inside = [p for p in todo[-1].children if p not in found]
+        todo += inside
+        if not inside:
+            found[todo.pop()] = None
+    return list(found)[::-1]
 
 
 def nested(params: dict[str, Any]) -> list[Entry]:
