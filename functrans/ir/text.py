@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
@@ -165,16 +166,8 @@ def _calls(program: Program) -> bool:
 
 def _repeated(program: Program) -> set[Program]:
     """Return the nested programs that occur more than once."""
-    seen, twice, todo = {program}, set(), [program]
-    while todo:
-        for eqn in todo.pop().equations:
-            for inner in eqn.programs:
-                if inner in seen:
-                    twice.add(inner)
-                else:
-                    seen.add(inner)
-                    todo.append(inner)
-    return twice
+    held = Counter([p for q in with_nested(program) for e in q.equations for p in e.programs])
+    return {p for p, times in held.items() if times > 1}
 
 
 def _header(program: Program, names: Names, tag: str, indent: str | None, before: str) -> str:
