@@ -27,7 +27,7 @@ from functrans.ir.types import is_inexact
 from functrans.primitives.base import Params, Values, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pattern, Pushed, Terms, pattern_of
-from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.custom.calls import as_type
 from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import (
     Trace,
@@ -77,13 +77,9 @@ class JetTrace(Trace):
         self.at_once: bool = staging_trace() is None  # compute the coefficients of an operation in one call
 
     def bind(self, primitive: Any, args: Values, params: Params) -> Any:
-        primals, series, active = [], [], False
-        for x in args:
-            own = x.__class__ is Jet and x.owner is self
-            primals.append(x.ref if own else x)
-            series.append(x.terms if own else (None,) * self.order)
-            active = active or own
-        if not active:
+        parts = [self.parts(x) for x in args]
+        primals, series = [x for x, _ in parts], [c for _, c in parts]
+        if not any(map(any, map(pattern_of, series))):
             return bind_in(self.parent, primitive, primals, params)
         with provenance(*derived_here()):
             try:
@@ -111,21 +107,10 @@ class JetTrace(Trace):
 
     def pair(self, primal: Any, terms: Terms) -> Any:
         """Return a Jet, or the primal if all terms are None."""
-        for c in terms:
-            if c is not None:
-                break
-        else:
+        if not any(pattern_of(terms)):
             return primal
         t = typeof(primal)
-        same = [c is None or typeof(c).weak_type == t.weak_type for c in terms]
-        if not all(same):
-            terms = tuple(
-                [
-                    c if ok else convert_element_type(c, dtype=t.dtype, weak_type=t.weak_type)
-                    for c, ok in zip(terms, same, strict=True)
-                ]
-            )
-        return Jet(self, primal, tuple(terms), t)
+        return Jet(self, primal, tuple([None if c is None else as_type(c, t) for c in terms]), t)
 
     def parts(self, x: Any) -> tuple[Any, Terms]:
         """Return a value's primal and terms."""
