@@ -233,23 +233,15 @@ cholesky: Cholesky = Cholesky()
 tridiagonal_solve: TridiagonalSolve = TridiagonalSolve()
 
 
-def solve_triangular(
-    a: Any,
-    b: Any,
-    *,
-    left_side: bool = True,
-    lower: bool = True,
-    transpose_a: bool = False,
-    conjugate_a: bool = False,
-    unit_diagonal: bool = False,
-) -> Any:
+_USUAL = {
+    "left_side": True,
+    "lower": True,
+    "transpose_a": False,
+    "conjugate_a": False,
+    "unit_diagonal": False,
+}
+
+
+def solve_triangular(a: Any, b: Any, **how: bool) -> Any:
     """Apply `triangular_solve`; by default to a lower triangle on the left side."""
-    return triangular_solve(
-        a,
-        b,
-        left_side=left_side,
-        lower=lower,
-        transpose_a=transpose_a,
-        conjugate_a=conjugate_a,
-        unit_diagonal=unit_diagonal,
-    )
+    return triangular_solve(a, b, **{**_USUAL, **how})
