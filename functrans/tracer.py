@@ -394,6 +394,11 @@ def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str
         trace = self.owner
         if trace is not None and not trace.alive:
             raise leaked(self)
+        if convert is bool and self.type.size != 1:
+            raise errors.InvalidArgument(
+                f"the truth value of a traced {self.type}, which has {self.type.size} elements, is "
+                f"ambiguous, {here()}\nUse x.any(), x.all() or x.size > 0, or `&`, `|` and `~` by element."
+            )
         raise error(
             f"{what} needs the value of a traced {self.type}, but inside jit and vmap only its "
             f"type is known{depending(self)}, {here()}\n{instead}"

@@ -54,9 +54,9 @@ class CustomFunction(Generic[_P, _R]):
         self._check_nondiff()
 
     def __getattr__(self, name: str) -> Any:
-        # a custom_vjp of a custom_vmap has `def_vmap` too
+        # a custom_vjp of a custom_vmap, ours or JAX's, has `def_vmap` too
         inner = self.__dict__.get("fun")
-        if isinstance(inner, CustomFunction) and not name.startswith("__"):
+        if (isinstance(inner, CustomFunction) or name.startswith("def")) and hasattr(inner, name):
             return getattr(inner, name)
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
 

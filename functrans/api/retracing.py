@@ -190,7 +190,8 @@ def _signature(
     """Return the treedef of each argument, and the type or static value of each leaf, by name."""
     names = statics.positional
     given = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)}
-    fixed = {name for i, name in enumerate(given) if i in statics.numbers} | statics.names
+    static = statics.numbers_of(args)
+    fixed = {name for i, name in enumerate(given) if i in static} | statics.names
     structures: dict[str, Any] = {}
     leaves: dict[str, ArrayType | Value] = {}
     for name, x in {**given, **kwargs}.items():

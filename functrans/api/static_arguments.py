@@ -51,8 +51,9 @@ class StaticArguments:
         rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
         self._check_given(option, numbers)
         self._check_given("static_argnames", names)
-        numbers = {i + len(positional) if i < 0 else i for i in numbers}
-        self.names: set[str] = names | {positional[i] for i in numbers if i < len(positional)}
+        n = len(positional)  # those before -n are among *args: they count from the end of a call
+        numbers = {i + n if -n <= i < 0 else i for i in numbers}
+        self.names: set[str] = names | {n for i, n in enumerate(positional) if i in numbers}
         self.numbers: set[int] = numbers | {positional.index(n) for n in names if n in positional}
         dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
         self.parameters: Parameters = Parameters(dynamic, *rest)
@@ -107,13 +108,18 @@ class StaticArguments:
         except (TypeError, ValueError):
             return None
 
+    def numbers_of(self, args: Sequence[Any]) -> set[int]:
+        """Return the positions of the static ones among the arguments of a call."""
+        return {i + len(args) if i < 0 else i for i in self.numbers}
+
     def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """Return a key of the static arguments, and `(dynamic args, dynamic kwargs)`."""
         if not self.names and not self.numbers:
             return (), (args, kwargs)
-        static_args = tuple([(i, x) for i, x in enumerate(args) if i in self.numbers])
+        numbers = self.numbers_of(args)
+        static_args = tuple([(i, x) for i, x in enumerate(args) if i in numbers])
         static_kwargs = tuple([(k, v) for k, v in sorted(kwargs.items()) if k in self.names])
-        dynamic = tuple([x for i, x in enumerate(args) if i not in self.numbers])
+        dynamic = tuple([x for i, x in enumerate(args) if i not in numbers])
         return (static_args, static_kwargs), (
             dynamic,
             {k: v for k, v in kwargs.items() if k not in self.names},
@@ -139,7 +145,8 @@ class StaticArguments:
         """Raise UnhashableStatic for a static argument that is not hashable."""
         if not self.names and not self.numbers:
             return
-        given = [(f"argument {i}", x) for i, x in enumerate(args) if i in self.numbers]
+        numbers = self.numbers_of(args)
+        given = [(f"argument {i}", x) for i, x in enumerate(args) if i in numbers]
         given += [(f"argument {k!r}", v) for k, v in kwargs.items() if k in self.names]
         for name, value in given:
             try:

@@ -377,6 +377,15 @@ def test_a_vmap_rule_that_does_not_fit():
             ft.vmap(f)(X)
 
 
+def test_rules_of_what_is_inside():
+    f = ft.custom_vjp(jax.custom_batching.custom_vmap(lambda x: jnp.sin(x)))
+    f.def_vmap(lambda n, b, x: (x + 1, b[0]))
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (3 * ct,))
+    assert ft.vmap(f)(X).tolist() == (X + 1).tolist()
+    assert float(ft.grad(f)(1.0)) == 3.0
+    assert not hasattr(f, "defjvp")
+
+
 def test_leaked_tangents_of_a_rule():
     kept = []
     f = ft.custom_jvp(lambda x: x)

@@ -186,6 +186,11 @@ def test_every_way_to_give_them(make: Any, options: str):
     assert list(map(float, outs)) == want[::order]
 
 
+def test_positions_from_the_end_of_any_number():
+    f = ft.jit(lambda *args: X * number(*args[1:]), static_argnums=-1)
+    assert [float(f(X, 1)), float(f(X, 2))] == [number(1), number(2)]
+
+
 # --- donation among static arguments --------------------------------------------------------------
 
 
