@@ -62,6 +62,27 @@ def test_reverse_mode_of_custom_vmap_is_that_of_the_function():
     np.testing.assert_allclose(found, np.cos(X) * Y, rtol=1e-5)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_rule_where_only_tangents_or_primals_are_batched(inside):
+    """It sees operands that are not batched, as in JAX; of JAX's functions too."""
+
+    def make(m, np_):
+        f = m.custom_batching.custom_vmap(lambda x, y: (np_.sin(x) * y, y))
+        f.def_vmap(lambda n, b, x, y: ((np_.cos(x) * y, 2 * y), (b[0] or b[1], b[1])))
+        return f
+
+    theirs = make(jax, jax_numpy)
+    f = theirs if inside else make(ft, jnp)
+    for m, jit in ((ft, lambda g: g), (jax, ft.jit))[: 1 + inside]:
+        found, want = [[w.jacfwd(g, (0, 1))(X, Y)] for w, g in ((m, f), (jax, theirs))]
+        found += [jit(m.jacfwd(f, (0, 1)))(X, Y)]
+        want += want
+        for axes, args in (((None, 0), (X[0], Y)), ((0, None), (X, Y[0]))):
+            for w, g, outs in ((m, f, found), (jax, theirs, want)):
+                outs.append(w.vmap(lambda x, t, w=w, g=g: w.jvp(g, (x, x), (t, t)), axes)(*args))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), found, want)
+
+
 def test_sequential_vmap():
     def make(m, np_):
         return m.custom_batching.sequential_vmap(lambda x, y: (np_.sin(x) * y, x))

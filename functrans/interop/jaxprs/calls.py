@@ -11,7 +11,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src.core import Primitive
+from jax._src.core import Primitive, jaxpr_as_fun, no_axis_name
+from jax._src.interpreters import batching
 
 from functrans.caching import memo
 from functrans.interop.jaxprs.walk import (
@@ -380,17 +381,25 @@ class Call(OneEquation):
 
     def batched(self, size: int, in_batched: Flat, args: Flat) -> tuple[Flat, Flat]:
         """Return the vmap rule of a BatchRule."""
-        axes = tuple([0 if b else None for b in in_batched])
         types = [
             t.update(shape=(size, *t.shape)) if b else t for t, b in zip(self.types, in_batched, strict=True)
         ]
+        alone = not any(in_batched) and all(is_inexact(t.dtype) for t in self.types)
 
-        def mapped(*values: Any) -> Any:
-            return jax.vmap(self.fun, in_axes=axes, axis_size=size)(*values)
+        def make() -> tuple[Imported, Flat]:
+            closed, given = self.closed_alone, list(in_batched)
+            if alone:  # then JAX calls the rule for batched tangents only
+                n = len(self.types)
+                closed = jax.make_jaxpr(lambda *v: jax.jvp(self.fun, v[:n], v[n:])[0])(*self.kinds * 2)
+                given = [False] * n + [True] * n
+            axis = batching.AxisData(no_axis_name, size, None, None)
+            mapped, batched = batching.batch_jaxpr(closed, axis, given, False)
+            zeros = [np.zeros((size, *t.shape), t.dtype) for t in self.types if alone]
+            fun = jaxpr_as_fun(mapped)
+            return Imported(*traced(lambda *values: fun(*values, *zeros), types), self.name), batched
 
-        rule = self.imported(("vmap", size, axes), mapped, types)
-        outs = [materialize(y) for y in rule(args)]
-        return outs, [True] * len(outs)
+        rule, batched = self.known(("vmap", size, tuple(in_batched)), make)
+        return [materialize(y) for y in rule(args)], batched
 
 
 # --- their table ----------------------------------------------------------------------------------
@@ -406,7 +415,7 @@ def _custom_jvp(eqn: Any, *values: Any) -> Any:
 def _custom_vjp(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     call = Call(eqn, p.get("call_jaxpr") or p["callee"])
-    return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name))
+    return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name, linear="callee" in p))
 
 
 @means("custom_vmap_call")

@@ -24,14 +24,14 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.base import Params, Primitive, Values
+from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import Expanded, Jit, jit
 from functrans.primitives.custom.tracing import Pullback, staged_call
 from functrans.primitives.dependence import spread
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
-from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, literal, stage, typeof
+from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, literal, stage, state, typeof
 
 
 class RuleCall(Jit):
@@ -140,6 +140,15 @@ class CustomVJP(CustomCall):
         moved = bind_in(t.rules_in, custom_lin, [*residuals, *given], how)
         return outs, spread(moved, [is_inexact(typeof(y).dtype) for y in outs])
 
+    def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
+        rule, n = params["rule"], params.get("n_consts", 0)
+        if not rule.linear:
+            return super().transpose_with(t, ct, args, params)
+        moving = tuple([x.__class__ is LinearInput for x in args[n:]])
+        primals = [literal(0, x.type) if a else x for x, a in zip(args[n:], moving, strict=True)]
+        _, residuals, pullback = rule.run(state.trace, primals, moving)
+        return [*[None] * n, *pullback.run(residuals, ct)]
+
 
 class CustomLin(Expanded):
     """The derivative of a custom_vjp function."""
@@ -243,13 +252,26 @@ custom_lin: CustomLin = CustomLin()
 
 
 class BatchRule:
-    """A `def_vmap` rule as a function of flat lists."""
+    """A `def_vmap` rule as a function of flat lists. Of a derivative, `active` says which primals have
+    a tangent among the operands."""
 
-    __slots__ = ("__weakref__", "function", "name")
+    __slots__ = ("__weakref__", "active", "function", "name")
 
-    def __init__(self, function: Callable[[int, Values, Values], tuple[Values, Values]], name: str):
+    def __init__(
+        self,
+        function: Callable[[int, Values, Values], tuple[Values, Values]],
+        name: str,
+        active: Sequence[bool] = (),
+    ):
         self.function: Callable[[int, Values, Values], tuple[Values, Values]] = function
         self.name: str = name
+        self.active: Sequence[bool] = active
+
+    def unpaired(self, batched: Sequence[bool]) -> bool:
+        """Return whether of each batched primal and its tangent only one is batched."""
+        n = len(self.active)
+        tangents = spread(batched[n:], self.active)
+        return n > 0 and not any(b and t is not False for b, t in zip(batched[:n], tangents, strict=True))
 
     def __repr__(self) -> str:
         return f"vmap rule of {self.name}"
@@ -284,7 +306,7 @@ class BatchRule:
             ]
             return [*outs, *moved], [*mask, *[b for b, a in zip(mask, out_active, strict=True) if a]]
 
-        return BatchRule(function, self.name)
+        return BatchRule(function, self.name, active)
 
 
 class CustomVmap(RuleCall):
@@ -313,8 +335,21 @@ class CustomVmap(RuleCall):
                 f"its arguments, {here()}\n"
                 "Pass the value as an argument."
             )
+        given = [d is not None for d in dims[n:]]
+        if rule.unpaired(given):  # as in JAX, the rule sees operands without a batch axis
+            types = [typeof(x).without_axis(d) for x, d in zip(args[n:], dims[n:], strict=True)]
+            mask: list[bool] = []
+
+            def one(*values: Any) -> Values:
+                outs, batched = rule.function(t.size, (False,) * len(values), values)
+                mask.extend(batched)
+                return outs
+
+            program = stage(one, types, rule.name)
+            if not any(mask):
+                return t.run(program, args[n:], dims[n:])
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]
-        outs, batched = rule.function(t.size, [d is not None for d in dims[n:]], moved)
+        outs, batched = rule.function(t.size, given, moved)
         self._check(outs, batched, t.size, params)
         return list(outs), [0 if b else None for b in batched]
 

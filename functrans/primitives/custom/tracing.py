@@ -271,11 +271,14 @@ def longer(t: ArrayType, size: int) -> ArrayType:
 class VjpRule:
     """A `defvjp` rule as a function of flat lists."""
 
-    __slots__ = ("__weakref__", "function", "name")
+    __slots__ = ("__weakref__", "function", "linear", "name")
 
-    def __init__(self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str):
+    def __init__(
+        self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str, linear: bool = False
+    ):
         self.function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]] = function
         self.name: str = name
+        self.linear: bool = linear  # in what is active, as JAX's linear_call: its pullback is its transpose
 
     def __repr__(self) -> str:
         return f"vjp rule of {self.name}"
@@ -304,7 +307,7 @@ class VjpRule:
             back = pullback.batched(t, program.out_types[n:], found[n:], dims)
             return front, outs[n:], back
 
-        return VjpRule(function, self.name)
+        return VjpRule(function, self.name, self.linear)
 
 
 def staged_call(function: Callable[..., Flat], args: Flat, name: str) -> tuple[Program, tuple[Any, ...]]:
