@@ -23,8 +23,8 @@ from functrans.api.static_arguments import joined
 from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.lax.barriers import stop_gradient
-from functrans.primitives.custom.calls import closed_over, custom_jvp_call, custom_vjp_call
-from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
+from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, closed_over
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import check_result, function_name, refused
 from functrans.trace import AnyTracer, bind, materialize, state, typeof

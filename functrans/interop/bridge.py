@@ -267,7 +267,7 @@ def _process_custom_vjp_call(
         given = arguments(primals)
         pairs = zip(given, arguments(active, other=False), strict=True)
         found = _again(fwd, [x for pair in pairs for x in pair])
-        _, res_tree, places = out_trees()  # places: argument index of each forwarded residual
+        _, res_tree, places = trees = out_trees()  # places: argument index of each forwarded residual
         n = res_tree.num_leaves - sum(i is not None for i in places)
         own, outs = iter(found[:n]), found[n:]
         residuals = [next(own) if i is None else given[i] for i in places]
@@ -277,6 +277,8 @@ def _process_custom_vjp_call(
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
             given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
+            if not any(_filled(fwd)):  # it was emptied since, by `_called`
+                next(store for store in fwd.stores if store is not None).store(trees)
             found = bwd.call_wrapped(*map(materialize, [*kept(residuals), *given]))
             if isinstance(found, tuple):  # since JAX 0.11, with logs of the backward pass
                 found = found[0]
@@ -316,9 +318,14 @@ def _called(
         arrays = _literals(arguments.arrays(values), bridge.stages)
         params = {"program": lambda *xs: _again(fun, arguments(xs)), "rule": made}
         outs = bind(primitive, arrays, params)
-    if any(getattr(store, "_store", store) for store in fun.stores):  # it is full
+    if any(_filled(fun)):
         _forget(rule)
     return outs
+
+
+def _filled(fun: Any) -> list[bool]:
+    """Return which of a function's stores are full."""
+    return [bool(getattr(store, "_store", store)) for store in fun.stores]
 
 
 def _again(fun: Any, values: Sequence[Any]) -> list[Any]:

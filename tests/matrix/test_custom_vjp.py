@@ -6,6 +6,7 @@ import functools
 import itertools
 
 import jax
+import jax.numpy as jax_numpy
 import numpy as np
 import pytest
 
@@ -297,6 +298,30 @@ def test_values_of_enclosing_transformations_may_be_closed_over(kind):
         ((X, two), lambda m, f: m.jit(lambda x, y: m.grad(lambda x: m.vmap(lambda z: f(z, y))(x).sum())(x))),
     ):
         both(make, *args, transform=transform)
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (None, 0)])
+@pytest.mark.parametrize("inside", [False, True], ids=["ours", "JAX's, inside"])
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_values_of_a_vmap_may_be_closed_over_where_it_is_differentiated(kind, inside, axes):
+    def make(m, np_):
+        def outer(x, y):
+            if kind == "custom_jvp":
+                f = m.custom_jvp(lambda x: np_.sin(x) * y)
+                f.defjvp(lambda p, t: (f(*p), 3.0 * t[0] * y))
+            else:
+                f = m.custom_vjp(lambda x: np_.sin(x) * y)
+                f.defvjp(lambda x: (f(x), y), lambda y, ct: (3.0 * ct * y,))
+            return f(x)
+
+        return lambda x, y: m.vmap(outer, axes)(x, y).sum()
+
+    x = X if axes[0] == 0 else X[0]
+    want = jax.value_and_grad(make(jax, jax_numpy))(x, Y)
+    f = make(jax, jax_numpy) if inside else make(ft, jnp)
+    m = jax if inside else ft
+    for g in (m.value_and_grad(f), lambda *a: ft.jit(m.value_and_grad(f))(*a)):
+        jax.tree.map(np.testing.assert_allclose, g(x, Y), want)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, ft.jit], ids=["dynamic", "jit"])

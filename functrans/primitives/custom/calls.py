@@ -17,21 +17,37 @@ forward mode it is the transpose of the bwd rule, which is linear in the cotange
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from functrans import errors, runtime
 from functrans.caching import memo
-from functrans.ir.program import Equation, Origin, Program, hoist_constants
+from functrans.ir.program import Equation, Origin, Program, Var, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jit import Expanded, Jit, jit
-from functrans.primitives.custom.tracing import Pullback, staged_call
+from functrans.primitives.custom.tracing import Pullback, check_not_moving, staged_call
 from functrans.primitives.dependence import spread
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
-from functrans.trace import bind, bind_in, derive_from, derived_here, evaluate, literal, stage, state, typeof
+from functrans.trace import (
+    AnyTracer,
+    Recording,
+    bind,
+    bind_in,
+    derive_from,
+    derived_here,
+    evaluate,
+    literal,
+    stage,
+    state,
+    typeof,
+)
+
+# whether a rule is staged, for the values that it closes over; it may call its own function
+_closing: ContextVar[bool] = ContextVar("closing", default=False)
 
 
 class RuleCall(Jit):
@@ -70,15 +86,26 @@ class CustomCall(RuleCall):
             except errors.LeakedTracer as error:
                 if error.owner is not trace:
                     raise
-        program, captured = staged_call(params["program"], args, params["rule"].name)
-        staged = {**params, "program": program, "n_consts": len(captured)}
-        return bind(self, [*captured, *args], staged)
+        rule, operands = params["rule"], args
+        program, captured = staged_call(params["program"], args, rule.name)
+        n = len(captured)
+        closes = not _closing.get() and any([isinstance(x, AnyTracer) for x in captured])
+        if closes and is_differentiated(trace):
+            # so does its rule, which runs when these tracers are no longer valid
+            outside = _closing.set(True)
+            try:
+                rule, found = rule.closed(program.in_types[n:])
+            finally:
+                _closing.reset(outside)
+            unread = [Var(typeof(x)) for x in found]
+            program = program.replace(inputs=[*program.inputs[:n], *unread, *program.inputs[n:]])
+            operands = [*found, *args]
+        return bind(self, [*captured, *operands], {**params, "program": program, "rule": rule, "n_consts": n})
 
     def given(self, primals: Values, tangents: Values, params: Params) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the operands that the rule takes, and their tangents."""
         n = params.get("n_consts", 0)
-        if any(dx is not None for dx in tangents[:n]):
-            raise closed_over(params["rule"].name)
+        check_not_moving(tangents[:n], params["rule"].name)
         return primals[n:], tangents[n:]
 
     def conform(self, outs: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -221,21 +248,18 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
     return closed(stage(flat, [*types, *moving], pullback.name))
 
 
+def is_differentiated(trace: Any) -> bool:
+    """Return whether a trace is inside of one that differentiates."""
+    while trace is not None and isinstance(trace, Recording):
+        trace = trace.parent
+    return trace is not None
+
+
 def as_type(x: Any, t: ArrayType) -> Any:
     """Convert x, which may differ from the type in the weak-type flag only."""
     if typeof(x).weak_type == t.weak_type:
         return x
     return convert_element_type(x, dtype=t.dtype, weak_type=t.weak_type)
-
-
-def closed_over(name: str) -> Exception:
-    """Return the error for a derivative by a value that a custom function closes over."""
-    return errors.ClosedOverTracer(
-        f"cannot differentiate with respect to a value that {name} closes over: its custom rule "
-        f"covers only its arguments, {here()}\n"
-        f"Pass the value to {name} as an argument, and return its derivative from the rule (zero "
-        "if there is none). For a function passed as an argument, see closure_convert."
-    )
 
 
 custom_jvp_call: CustomJVP = CustomJVP()

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 from functrans import errors, jax_trace, runtime
 from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, is_inexact
+from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
@@ -31,6 +34,7 @@ from functrans.trace import (
     Trace,
     Tracer,
     bind_in,
+    evaluate,
     literal,
     materialize,
     naming,
@@ -196,6 +200,22 @@ class JvpRule(Staged):
                 )
         return outs, [dy.ref if trace.own(dy) else None for dy in moved]
 
+    def closed(self, types: tuple[ArrayType, ...]) -> tuple[JvpRule, Flat]:
+        """Return the rule as one of the values that it closes over and its operands, and these values."""
+        active = tuple([is_inexact(t.dtype) for t in types])
+        staged, out_active = self.staged(types, types, active)
+        program, captured = hoist_constants(staged)
+        k, n = len(captured), len(out_active)
+
+        def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
+            check_not_moving(tangents[:k], self.name)
+            pairs = zip(types, tangents[k:], strict=True)
+            moving = [literal(0, t) if dx is None else dx for t, dx in pairs]
+            outs = evaluate(program, [*primals, *compress(moving, active)])
+            return outs[:n], spread(outs[n:], out_active)
+
+        return JvpRule(function, self.name), captured
+
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> JvpRule:
         """Return the rule of the batched function. Its results have the batch axis at 0."""
 
@@ -288,26 +308,63 @@ class VjpRule:
         with standing(trace):
             return self.function(primals, active)
 
+    def forward(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, int, Pullback]:
+        """Return the program of the results and residuals, the number of results, and the pullback."""
+        made: list[Any] = []
+
+        def flat(*values: Any) -> Flat:
+            outs, residuals, pullback = self.function(values, active)
+            made.extend([len(outs), pullback])
+            return [*outs, *residuals]
+
+        return (stage(flat, types, self.name), *made)
+
+    def closed(self, types: tuple[ArrayType, ...]) -> tuple[VjpRule, Flat]:
+        """Return the rule as one of the values that its fwd closes over and its operands, and these
+        values."""
+        staged, n, pullback = self.forward(types, tuple([is_inexact(t.dtype) for t in types]))
+        program, captured = hoist_constants(staged)
+        k = len(captured)
+
+        def back(residuals: Flat, cts: Flat) -> Flat:
+            return [*[None] * k, *pullback.function(residuals, cts)]
+
+        def function(primals: Flat, active: Active) -> tuple[Flat, Flat, Pullback]:
+            check_not_moving([a or None for a in active[:k]], self.name)
+            found = evaluate(program, primals)
+            moved = Pullback(back, program.in_types, pullback.out_types, self.name)
+            return found[:n], found[n:], moved
+
+        return VjpRule(function, self.name), captured
+
     def batched(self, t: Any, types: tuple[ArrayType, ...], dims: Dims) -> VjpRule:
         """Return the rule of the batched function; axes as in `Pullback.batched`."""
 
         def function(primals: Flat, active: Active) -> tuple[Flat, Flat, Pullback]:
-            made: list[Any] = []
-
-            def flat(*values: Any) -> Flat:
-                outs, residuals, pullback = self.function(values, active)
-                made.extend([len(outs), pullback])
-                return [*outs, *residuals]
-
             with naming(t.axis_name, t.size):
-                program = stage(flat, types, self.name)
-            n, pullback = made
+                program, n, pullback = self.forward(types, active)
             outs, found = t.run(program, primals, dims)
             front = [t.at(y, d, 0) for y, d in zip(outs[:n], found[:n], strict=True)]
             back = pullback.batched(t, program.out_types[n:], found[n:], dims)
             return front, outs[n:], back
 
         return VjpRule(function, self.name, self.linear)
+
+
+def check_not_moving(tangents: Flat, name: str) -> None:
+    """Raise ClosedOverTracer for a derivative by a value that a custom function closes over."""
+    if any(dx is not None for dx in tangents):
+        raise closed_over(name)
+
+
+def closed_over(name: str) -> Exception:
+    """Return the error for a derivative by a value that a custom function closes over."""
+    return errors.ClosedOverTracer(
+        f"cannot differentiate with respect to a value that {name} closes over: its custom rule "
+        f"covers only its arguments, {here()}\n"
+        f"Pass the value to {name} as an argument, and return its derivative from the rule (zero "
+        "if there is none). For a function passed as an argument, see closure_convert."
+    )
 
 
 def staged_call(function: Callable[..., Flat], args: Flat, name: str) -> tuple[Program, tuple[Any, ...]]:
