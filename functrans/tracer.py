@@ -244,6 +244,13 @@ def _typeof_other(x: Any) -> ArrayType:
     raise errors.NotAnArray(not_an_array(x))
 
 
+def type_like(x: Any) -> ArrayType:
+    """Return `typeof(x)`, or the type that an object's `shape` and `dtype` say."""
+    if hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        x = jax.ShapeDtypeStruct(x.shape, x.dtype, weak_type=getattr(x, "weak_type", False))
+    return typeof(x)
+
+
 def not_an_array(x: Any, path: str = "") -> str:
     """Return the message for a value, at a path of the arguments, that is not an array."""
     kind = type(x)

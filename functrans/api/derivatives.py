@@ -8,6 +8,7 @@ from functools import wraps
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import jax
+import numpy as np
 from jax.tree_util import Partial, register_pytree_node_class
 
 from functrans import errors
@@ -30,8 +31,10 @@ from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
+from functrans.primitives.dependence import restricted
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import evaluate, literal, stage, state, tracing, typeof
+from functrans.tracer import type_like
 from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
 from functrans.transforms.transpose import Linear, backward, check_linear
 from functrans.typing import PyTree
@@ -327,14 +330,17 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
       6.0
     """
     leaves, in_tree = tree.flatten((primals, {}))
-    types = [typeof(x) for x in leaves]
+    types = [type_like(x) for x in leaves]
+    if types and all([np.issubdtype(t.dtype, np.integer) for t in types]):
+        return jax.linear_transpose(fun, *primals)
     for t in types:
         if not is_inexact(t.dtype):
             raise errors.NonDifferentiable(
-                f"linear_transpose takes floating point arguments, not {t}, {here()}"
+                f"linear_transpose takes floating point arguments, or integers only, not {t}, {here()}"
             )
     flat = FlatFunction(fun, in_tree)
     program, captured = hoist_constants(stage(flat, types, function_name(fun)))
+    program = restricted(program, [True] * len(program.inputs), [True] * len(program.outputs))
     out_tree = flat.out_tree
 
     @boundary

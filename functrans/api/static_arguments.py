@@ -23,7 +23,7 @@ from functrans.lax.arguments import check_fits
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import AnyTracer, Tracer, leaked, stage, state, typeof
-from functrans.tracer import check_kept, is_jax_tracer, not_an_array
+from functrans.tracer import check_kept, is_jax_tracer, not_an_array, type_like
 
 
 class Staged(NamedTuple):
@@ -177,7 +177,7 @@ class StaticArguments:
         self.check(args, kwargs)
         static, dynamic = self.split(args, kwargs)
         leaves, in_tree = tree.flatten(dynamic)
-        types = [typeof(x) for x in leaves]
+        types = [type_like(x) for x in leaves]
         if state.trace is None and typed_by_jax(leaves):
             program, out_tree = self.traced(static, in_tree, leaves, runtime.stage_by_jax)
         else:

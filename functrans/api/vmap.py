@@ -40,7 +40,7 @@ class MappedAxes:
                 f"{in_axes!r}, {here()}"
             )
         for d in tree.leaves((in_axes, out_axes)):
-            if not isinstance(d, int):
+            if d.__class__ is not int:  # nor a bool
                 raise errors.NotAnArray(
                     f"{name}: in_axes and out_axes must be ints or None, or pytrees of them, got "
                     f"{d!r}, {here()}"
@@ -211,14 +211,19 @@ def vmap(
         try:
             arrays = as_arrays(leaves, names)
         except errors.NotAnArray:
-            if not any([isinstance(x, jax.Ref) for x in leaves]):
-                raise
-            return by_values(leaves, dims, in_tree)
+            if any([isinstance(x, jax.Ref) for x in leaves]):
+                return by_values(leaves, dims, in_tree)
+            # what is not mapped may be anything
+            kept = [0 if d is None else x for x, d in zip(leaves, dims, strict=True)]
+            arrays = [
+                x if d is None else y for x, y, d in zip(leaves, as_arrays(kept, names), dims, strict=True)
+            ]
         leaves = [
             x if d is None and isinstance(x, OF_PYTHON) else array
             for x, array, d in zip(leaves, arrays, dims, strict=True)
         ]
-        dims, size = axes.sizes([typeof(x) for x in leaves], dims, names, axis_size)
+        types: list[Any] = [None if d is None else typeof(x) for x, d in zip(leaves, dims, strict=True)]
+        dims, size = axes.sizes(types, dims, names, axis_size)
 
         flat = FlatFunction(fun, in_tree)
         t, results, found = map_examples(flat, leaves, dims, size, axis_name, spmd)

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import sys
 import warnings
+from types import SimpleNamespace
 
 import jax
 import jax.experimental.checkify
@@ -270,8 +271,32 @@ def test_types_in_place_of_arrays():
     for given in (jnp.float32, np.dtype("int8"), float, "float32", 1.0, np.int16(2), X):
         assert ft.lax.dtype(given) == jax.lax.dtype(given)
     assert ft.jit(lambda x: ft.lax.dtype(x) == "float32")(X)
-    transposed = ft.linear_transpose(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), jnp.float32))
-    close(transposed(X), (2 * X,))
+    of_this = SimpleNamespace(shape=(3,), dtype=np.dtype("float32"))
+    for given in (jax.ShapeDtypeStruct((3,), jnp.float32), of_this):
+        close(ft.linear_transpose(lambda x: 2 * x, given)(X), (2 * X,))
+        assert ft.eval_shape(lambda x: x[:, None] * x, given).shape == (3, 3)
+        assert ft.make_ir(lambda x: x)(given).in_types == ft.make_ir(lambda x: x)(X).in_types
+    with pytest.raises(TypeError, match="not an array"):
+        ft.jit(lambda x: x)(of_this)
+
+
+def test_linear_functions_of_integers_and_with_results_that_nobody_reads():
+    for n, library in ((fnp, ft), (jnp, jax), (jnp, ft)):
+        rows = library.linear_transpose(
+            lambda x, y, n=n: n.cumsum(x)[::2] + 3 * y, *[np.arange(3), np.arange(2)]
+        )
+        assert [y.tolist() for y in rows(np.arange(2))] == [[1, 1, 1], [0, 3]]
+        f = library.jit(lambda x: (2 * x, x > 0))
+        assert float(library.linear_transpose(lambda x, f=f: f(x)[0], 1.0)(1.0)[0]) == 2.0
+
+
+def test_vmap_takes_anything_that_is_not_mapped():
+    for library in (ft, jax):
+        turned = library.vmap(lambda f, x, how: f(x) if how["sign"] == "+" else -f(x), (None, 0, None))
+        close(library.jit(lambda x, m=turned: m(lambda v: v * 2, x, {"sign": "-"}))(X), -2 * X)
+        close(library.grad(lambda x, m=turned: m(jnp.sin, x, {"sign": "+"}).sum())(X), jnp.cos(X))
+    with pytest.raises(TypeError, match=r"args\[1\] 'a'"):
+        ft.vmap(lambda f, x: f(x), (None, 0))(jnp.sin, "a")
 
 
 @pytest.mark.smoke
