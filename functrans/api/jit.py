@@ -169,11 +169,13 @@ def jit(
         return asked
 
     untraced = told(compiled.call)
+    places = options.get("in_shardings"), options.get("out_shardings")
+    inside = nested if places == (None, None) else functools.partial(_placed, nested, *places)
 
     @guarded
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
         if state.innermost is not None and state.trace is not None:
-            return nested(args, kwargs), None, False
+            return inside(args, kwargs), None, False
         return untraced(*args, **kwargs)
 
     run = xla.dispatcher(compiled.base, miss)
@@ -415,6 +417,28 @@ class Nested:
         program, captured, out_tree = found
         outs = jit_call(*captured, *leaves, program=program)
         return tree.unflatten(out_tree, outs)
+
+
+def _placed(nested: Nested, given: PyTree, wanted: PyTree, args: tuple[Any, ...], kwargs: Any) -> Any:
+    """Call a jitted function inside of another, where its shardings are constraints."""
+    fixed = nested.statics.numbers_of(args)
+    traced = tuple([x for i, x in enumerate(args) if i not in fixed])
+    dynamic = iter(_constrained(traced, given, "in_shardings"))
+    outs = nested(tuple([x if i in fixed else next(dynamic) for i, x in enumerate(args)]), kwargs)
+    return _constrained(outs, wanted, "out_shardings")
+
+
+def _constrained(values: PyTree, shardings: PyTree, option: str) -> PyTree:
+    """Return arrays with the shardings that a pytree prefix asks for."""
+    leaves, structure = tree.flatten(values)
+    try:
+        places = tree.spread(shardings, values, lambda s: s is None)
+    except ValueError as error:
+        raise errors.TreeMismatch(f"{option} of jit is no pytree prefix, {here()}\n{error}") from None
+    constrain = jax.lax.with_sharding_constraint
+    return tree.unflatten(
+        structure, [x if s is None else constrain(x, s) for x, s in zip(leaves, places, strict=True)]
+    )
 
 
 def _are_concrete(captured: Iterable[Any]) -> bool:

@@ -255,6 +255,22 @@ else:
                 same(transform(g)(x), 2 * X)
             same(ft.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, P("i")))(x), 2 * X)
 
+    @pytest.mark.parametrize("library", [jax, ft])
+    def test_shardings_of_a_jitted_function_inside_of_another(library):
+        places = [jax.NamedSharding(mesh(), P(*axes)) for axes in (("i",), (None, "j"))]
+
+        def outer(x):
+            how = {"in_shardings": ({"a": places[0]}, None), "out_shardings": {"b": places[1], "c": None}}
+            inner = library.jit(lambda d, n, y: {"b": d["a"] * n, "c": y}, static_argnums=1, **how)
+            return inner({"a": x}, 3, x + 1)
+
+        got, want = ft.jit(outer)(X), jax.jit(outer)(X)
+        same(got, want)
+        for a, b in zip(got.values(), want.values(), strict=True):
+            assert a.sharding.is_equivalent_to(b.sharding, 2)
+        with pytest.raises(ValueError, match="out_shardings"):
+            ft.jit(lambda x: library.jit(jax_numpy.sin, out_shardings=(places, places))(x))(X)
+
     def test_spmd_axis_name_lays_the_batch_out():
         sharding = jax.sharding.NamedSharding(mesh(), P("j"))
         f = ft.vmap(lambda x: lax.with_sharding_constraint(x * 2, sharding), spmd_axis_name="i")
