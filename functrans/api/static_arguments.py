@@ -243,6 +243,8 @@ def explain_arguments(
         if isinstance(x, Tracer):
             raise leaked(x) from None
         check_kept(x)
+        if isinstance(x, jax.Ref):
+            continue
         try:
             typeof(x)
         except errors.SymbolicSize:

@@ -26,8 +26,9 @@ def as_array(x: Any) -> Any:
     """Convert a value to an operand: scalars become arrays."""
     if isinstance(x, (Tracer, jax.Array, np.ndarray)):
         return x
-    if hasattr(x, "__jax_array__"):
-        return x.__jax_array__()
+    given = getattr(x, "__jax_array__", None)  # None: a JAX tracer of a reference
+    if given is not None:
+        return given()
     t = typeof(x)
     if x.__class__ is int:
         check_fits(x, t)

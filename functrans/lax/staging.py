@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+import jax
+
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
@@ -117,8 +119,8 @@ def operation_of(fun: Callable[..., Any], usual: str) -> str:
 
 def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], _F]:
     """Wrap an operation or a transformation: run JAX's, `theirs`, where sizes are symbols
-    (`jax.export`), if a function uses a reference (`new_ref`) made outside of it, and, if `typed`,
-    where types have shardings."""
+    (`jax.export`), if a function uses a reference (`new_ref`) made outside of it or gets one, and, if
+    `typed`, where types have shardings."""
 
     def decorate(ours: _F) -> _F:
         @functools.wraps(ours)
@@ -129,6 +131,13 @@ def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], 
                 return ours(*args, **kwargs)
             except errors.OutsideReference:
                 return theirs(*args, **kwargs)
+            except errors.NotAnArray as error:
+                if not any([isinstance(x, jax.Ref) for x in tree.leaves((args, kwargs))]):
+                    raise
+                try:
+                    return theirs(*args, **kwargs)
+                except (TypeError, ValueError):  # the gradient of a reference
+                    raise error from None
             except errors.SymbolicSize:
                 if state.trace is not None:  # the transformation around this one is left to JAX
                     raise

@@ -330,6 +330,33 @@ def test_a_reference_of_ours_and_its_trace_may_be_jaxs():
     same(ft.jit(f)(X), want)
 
 
+@pytest.mark.parametrize("jit", [lambda f: f, jax.jit, ft.jit], ids=["plain", "jax.jit", "ft.jit"])
+@pytest.mark.parametrize("m", [ft, jax], ids=["ft", "jax"])
+def test_operations_and_transformations_get_references(m: Any, jit: Any):
+    def body(total: Any, each: Any) -> Any:
+        x, ref = each
+        ref[...] += x
+        return total + ref[...], ref[...]
+
+    @m.custom_vjp
+    def seen(x: Any, ref: Any) -> Any:
+        return x
+
+    def bwd(ref: Any, g: Any) -> Any:
+        ref[...] = g
+        return g, None
+
+    seen.defvjp(lambda x, ref: (x, ref), bwd)
+
+    ref = jax.new_ref(X)
+    total, each = jit(lambda x, ref: m.lax.scan(body, 0.0, (x, ref)))(X, ref)
+    same(total, 2 * X.sum())
+    same(each, ref[...])
+    same(jit(m.vmap(lambda x, ref: body(0.0, (x, ref))[1]))(X, ref), 3 * X)
+    same(jit(m.grad(lambda x, ref: J.sin(seen(x * 2, ref)).sum()))(X, ref), 2 * J.cos(X * 2))
+    same(ref[...], J.cos(X * 2))
+
+
 # --- misuse ---------------------------------------------------------------------------------------
 
 
