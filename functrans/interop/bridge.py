@@ -22,7 +22,15 @@ import numpy as np
 from jax._src import dtypes
 from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
-from jax._src.core import ShapedArray, Trace, pytype_aval_mappings, set_current_trace, trace_ctx
+from jax._src.core import (
+    NamedAxisEffect,
+    ShapedArray,
+    Trace,
+    jaxprs_in_params,
+    pytype_aval_mappings,
+    set_current_trace,
+    trace_ctx,
+)
 from jax._src.core import typeof as aval_of
 from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
@@ -105,10 +113,10 @@ class _Equation:
 def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | None = None) -> bool:
     """Return whether the traces on this bridge should process the values; else JAX's outer trace
     does."""
-    if state.axes and params and _names_an_axis(params):
-        return True
     ours = [x for x in values if x.__class__ in OURS]
     if ours and (state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])):
+        return True
+    if state.axes and params and _names_an_axis(params):
         return True
     if not bridge.stages:
         return False
@@ -118,10 +126,12 @@ def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | Non
 
 def _names_an_axis(params: dict[str, Any]) -> bool:
     """Return whether the parameters of a JAX collective name an axis that functrans maps. Such a
-    collective may have no operands."""
+    collective may have no operands, and may be inside of a jitted function, a branch or a loop."""
     asked = params.get("axis_name", params.get("axes", ()))
     asked = asked if isinstance(asked, tuple) else (asked,)
-    return any([name in asked for name, _ in state.axes])
+    effects = [e for jaxpr in jaxprs_in_params(params) for e in jaxpr.effects]
+    within = [e.name for e in effects if isinstance(e, NamedAxisEffect)]
+    return any([name in asked or name in within for name, _ in state.axes])
 
 
 def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:

@@ -350,3 +350,22 @@ def test_programs_with_names_are_text_and_are_batched_later(name: str):
         outs = ft.interpret(whole, *constants, X)
         outs = [t.at(jnp.asarray(y), d, 0) for y, d in zip(outs, dims, strict=True)]
         assert_close(outs, jax.tree_util.tree_leaves(expected(X)))
+
+
+def test_collectives_of_a_value_that_is_not_mapped_inside_of_jaxs_calls():
+    def f(x: Any) -> Any:
+        def total(c: Any) -> Any:
+            return jax.lax.psum(c, "i")
+
+        def add(c: Any, a: Any) -> Any:
+            return c + total(a), c
+
+        return (
+            jax.jit(total)(x),
+            jax.lax.cond(total(x[0]) > 0, total, lambda x: -x, x),
+            jax.lax.scan(add, 0.0, x),
+        )
+
+    x = jnp.arange(3.0)
+    got, want = (m.vmap(f, in_axes=None, axis_size=4, axis_name="i")(x) for m in (ft, jax))
+    assert_close(got, want)
