@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
+from jax._src.debugging import _format_print_callback
 
 from functrans import lax
 from functrans import pytrees as tree
@@ -51,8 +49,7 @@ def _callback(eqn: Any, *values: Any) -> Any:
     )
 
 
-def _debug(eqn: Any, values: Sequence[Any], function: Callable[..., Any], name: str, ordered: Any) -> Any:
-    callback = _python(function, len(values), name)
+def _debug(eqn: Any, values: Sequence[Any], callback: FlatCall, ordered: Any) -> Any:
     partitioned = bool(eqn.params["partitioned"])
     return calls.debug_callback(*values, callback=callback, ordered=bool(ordered), partitioned=partitioned)
 
@@ -60,31 +57,17 @@ def _debug(eqn: Any, values: Sequence[Any], function: Callable[..., Any], name: 
 @means("debug_callback")
 def _debug_callback(eqn: Any, *values: Any) -> Any:
     function = eqn.params["callback"]
-    return _debug(eqn, values, function, _name(function), "Ordered" in type(eqn.params["effect"]).__name__)
+    callback = _python(function, len(values), _name(function))
+    return _debug(eqn, values, callback, "Ordered" in type(eqn.params["effect"]).__name__)
 
 
 @means("debug_print")
 def _debug_print(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    known, record = dict(p["static_args"]), p["logging_record"]
-
-    def show(*arrays: Any) -> None:
-        rest = iter(arrays)
-        n = len(arrays) + len(known)
-        leaves = [known[i] if i in known else next(rest) for i in range(n)]
-        args, kwargs = tree.unflatten(p["in_tree"], leaves)
-        if p["has_placeholders"]:
-            with np.printoptions(**dict(p["np_printoptions"])):
-                text = p["fmt"].format(*args, **kwargs)
-        else:
-            text = " ".join([p["fmt"], *map(str, args)])
-        if record is None:
-            sys.stdout.write(text + "\n")
-        else:
-            copied = logging.makeLogRecord(record.__dict__ | {"msg": text})
-            logging.getLogger(record.name).handle(copied)
-
-    return _debug(eqn, values, show, f"print {p['fmt']!r}", p["ordered"])
+    options, told = dict(p["np_printoptions"]), (p["has_placeholders"], p["logging_record"])
+    show = partial(_format_print_callback, p["fmt"], options, *told)
+    callback = FlatCall(show, p["in_tree"], dict(p["static_args"]), f"print {p['fmt']!r}")
+    return _debug(eqn, values, callback, p["ordered"])
 
 
 # --- between the examples of a mapped axis --------------------------------------------------------
