@@ -15,7 +15,7 @@ Writing is one scatter (one dynamic_update_slice if everything is static and all
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,6 +137,55 @@ def _result(lay: Layout, group: bool) -> list[Any]:
     return axes
 
 
+# --- the names of axes --------------------------------------------------------------------------
+
+
+class _IndexAxes(NamedTuple):
+    """The names of the axes of indices and slices. `own`: axis of x -> the index axis that counts
+    along it, for slices that are not windows. `after`: the number of index axes after the group."""
+
+    slices: Shape
+    indices: Shape
+    shape: Shape
+    own: dict[int, int]
+    after: int
+
+
+def _index_axes(lay: Layout, given: bool, is_window: Callable[[range], bool]) -> _IndexAxes:
+    slices: list[int] = []
+    indices: list[int] = []
+    shape: list[int] = []
+    own: dict[int, int] = {}
+    group_end = 0
+    for axis in _result(lay, given):
+        if axis != "group" and is_window(axis.value):
+            slices.append(axis.axis)
+            continue
+        if axis == "group":
+            shape.extend(lay.group)
+            group_end = len(shape)
+        else:
+            own[axis.axis] = len(shape)
+            shape.append(len(axis.value))
+        new = range(len(lay.shape) + len(indices), len(lay.shape) + len(shape))
+        indices.extend(new)
+        slices.extend(new)
+    return _IndexAxes(tuple(slices), tuple(indices), tuple(shape), own, len(shape) - group_end)
+
+
+def _parameters(
+    lay: Layout, names: _IndexAxes, indexed: Sequence[int], sizes: Sequence[int]
+) -> dict[str, Any]:
+    """Return the axes of a gather or scatter, as its parameters."""
+    return {
+        "operand": tuple(range(len(lay.shape))),
+        "indices": names.indices,
+        "slices": names.slices,
+        "indexed": tuple(indexed),
+        "sizes": tuple([k if d in names.slices else 1 for d, k in enumerate(sizes)]),
+    }
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -193,7 +242,7 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
         starts = [None if s is None else literal(s, ArrayType((), dtype)) for s in place]
         window = tuple(starts), tuple(sizes)
     elif given:
-        axes = _gather_axes(lay, given, sizes)
+        axes = _parameters(lay, _index_axes(_without_new(lay), True, lambda r: True), given, sizes)
     if cut and (cut["limit"] == lay.shape and not any(low) and set(by) <= {1}):
         cut = {}
     out = _shape_of(lay, bool(axes), sizes)
@@ -225,25 +274,6 @@ def _without_new(lay: Layout) -> Layout:
     kept = [s for s in lay.steps if s.kind != "new"]
     new_before = [s.kind for s in _result(lay, False)[: lay.at]].count("new")
     return lay._replace(steps=kept, at=lay.at - new_before)
-
-
-def _gather_axes(lay: Layout, given: Sequence[int], sizes: Sequence[int]) -> dict[str, Any]:
-    n = len(lay.shape)
-    indices = tuple(range(n, n + len(lay.group)))
-    slices: list[int] = []
-    for axis in _result(lay, True):
-        if axis == "group":
-            slices.extend(indices)
-        elif axis.kind == "slice":
-            slices.append(axis.axis)
-    dropped = {s.axis for s in lay.steps if s.kind in ("array", "int")}
-    return {
-        "operand": tuple(range(n)),
-        "indices": indices,
-        "slices": tuple(slices),
-        "indexed": tuple(given),
-        "sizes": tuple([1 if d in dropped else k for d, k in enumerate(sizes)]),
-    }
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -278,62 +308,21 @@ def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
     slim = _without_new(lay)
     sizes = [len(s.value) if s.kind == "slice" else 1 for s in slim.steps]
     given = any([s.kind == "array" for s in slim.steps])
-    names = _index_axes(slim, given)
+    names = _index_axes(slim, given, _is_window)
     found = [(s.axis, _column(s, lay.shape[s.axis], names, wrap)) for s in slim.steps]
     kept = [(d, c) for d, c in found if c is not None]
-    axes = {
-        "operand": tuple(range(len(lay.shape))),
-        "indices": names.indices,
-        "slices": names.slices,
-        "indexed": tuple([d for d, _ in kept]),
-        "sizes": tuple([k if d in names.slices else 1 for d, k in enumerate(sizes)]),
-    }
     return Writing(
         lay.shape if lay.shape != shape else None,
         _shape_of(lay, given, sizes),
         _shape_of(slim, given, sizes),
         _static_window(lay.shape, slim.steps, wrap),
-        axes,
+        _parameters(lay, names, [d for d, _ in kept], sizes),
         not given or math.prod(lay.group) == 1,
         not given and all([s.kind != "slice" or s.value.step > 0 for s in slim.steps]),
         tuple([c for _, c in kept]),
         names.shape,
         names.after,
     )
-
-
-class _IndexAxes(NamedTuple):
-    """The names of the axes of indices and slices. `own`: axis of x -> the index axis that counts
-    along it, for slices with a step other than 1 (those of step 1 are windows). `after`: the number
-    of index axes after the group."""
-
-    slices: Shape
-    indices: Shape
-    shape: Shape
-    own: dict[int, int]
-    after: int
-
-
-def _index_axes(lay: Layout, given: bool) -> _IndexAxes:
-    slices: list[int] = []
-    indices: list[int] = []
-    shape: list[int] = []
-    own: dict[int, int] = {}
-    group_end = 0
-    for axis in _result(lay, given):
-        if axis != "group" and _is_window(axis.value):
-            slices.append(axis.axis)
-            continue
-        if axis == "group":
-            shape.extend(lay.group)
-            group_end = len(shape)
-        else:
-            own[axis.axis] = len(shape)
-            shape.append(len(axis.value))
-        new = range(len(lay.shape) + len(indices), len(lay.shape) + len(shape))
-        indices.extend(new)
-        slices.extend(new)
-    return _IndexAxes(tuple(slices), tuple(indices), tuple(shape), own, len(shape) - group_end)
 
 
 def _is_window(r: range) -> bool:

@@ -154,11 +154,6 @@ def another(made: Any, given: Any) -> Any:
     return made.copy() if made is given and made.__class__ is CONCRETE else made
 
 
-def strong(x: Any) -> Any:
-    """Return x without weak type."""
-    return cast(x, typeof(x).dtype)
-
-
 def cast_to(x: Any, dtype: Any) -> Any:
     """Cast x to a dtype; a weak type of the same dtype stays weak."""
     return x if typeof(x).dtype == dtype else cast(x, dtype)

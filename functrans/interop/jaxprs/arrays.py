@@ -18,9 +18,13 @@ from functrans.ir.types import ArrayType, dtype_class, float0
 from functrans.lax.arguments import mode_of, promises
 from functrans.lax.contraction import contraction_options
 from functrans.primitives.distributed.collective import fold, unfold
-from functrans.primitives.elementwise.bitwise import xor
-from functrans.primitives.elementwise.conversion import bitcast_convert_type, cast, convert_element_type
-from functrans.primitives.elementwise.families import full_like, lt
+from functrans.primitives.elementwise.conversion import (
+    bitcast_convert_type,
+    cast,
+    convert_element_type,
+    flipped,
+)
+from functrans.primitives.elementwise.families import lt
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather
@@ -70,9 +74,7 @@ def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
         if dtype_class(t.dtype) == "complex":
             return opaque(eqn, x, y)
         if dtype_class(t.dtype) == "float":
-            bits = np.dtype(f"int{8 * t.dtype.itemsize}")
-            v = bitcast_convert_type(v, dtype=bits)
-            v = select_n(lt(v, 0), v, xor(v, full_like(v, np.iinfo(bits).max)))
+            v = flipped(bitcast_convert_type(v, dtype=np.dtype(f"int{8 * t.dtype.itemsize}")))
         keys.append(v)
     return PRIMITIVES[eqn.primitive.name.removesuffix("_to")](*keys)
 
@@ -317,6 +319,7 @@ def _wrapped(data: Any, key: Any) -> Any:
 
 
 like("random_unwrap")
+same("threefry2x32")
 
 
 @means("random_seed")
@@ -357,12 +360,6 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
 def _cloned(eqn: Any, key: Any) -> Any:
     """Return the same key; an operation if checking for reused keys."""
     return opaque(eqn, key) if flags.jax_debug_key_reuse else key
-
-
-@means("threefry2x32")
-def _threefry(eqn: Any, *words: Any) -> Sequence[Any]:
-    shape = eqn.outvars[0].aval.shape
-    return PRIMITIVES["threefry2x32"](*[spread(w, shape) for w in words])
 
 
 @means("random_gamma")
