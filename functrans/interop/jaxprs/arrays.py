@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,15 +17,9 @@ from functrans.ir.types import ArrayType, dtype_class, float0
 from functrans.lax.arguments import mode_of, promises
 from functrans.lax.contraction import contraction_options
 from functrans.primitives.distributed.collective import fold, unfold
-from functrans.primitives.elementwise.conversion import (
-    bitcast_convert_type,
-    cast,
-    convert_element_type,
-    flipped,
-)
+from functrans.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type, flipped
 from functrans.primitives.elementwise.families import lt
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.primitives.random import bits as prims
 from functrans.primitives.shape.joining import concatenate, stack
@@ -227,23 +220,8 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
 # --- operations at computed indices ---------------------------------------------------------------
 
 
-def _starts(values: Sequence[Any]) -> list[Any]:
-    """Return start indices of one dtype, the widest."""
-    dtypes = {typeof(s).dtype for s in values}
-    if len(dtypes) < 2:
-        return list(values)
-    widest = max(dtypes, key=lambda d: d.itemsize)
-    return [cast(s, widest) for s in values]
-
-
-@means("dynamic_slice")
-def _dynamic_slice(eqn: Any, x: Any, *starts: Any) -> Any:
-    return dynamic_slice(x, *_starts(starts), sizes=plain(eqn.params["slice_sizes"]))
-
-
-@means("dynamic_update_slice")
-def _dynamic_update_slice(eqn: Any, x: Any, u: Any, *starts: Any) -> Any:
-    return dynamic_update_slice(x, u, *_starts(starts))
+like("dynamic_slice", sizes="slice_sizes")
+like("dynamic_update_slice")
 
 
 def _windows(
