@@ -18,9 +18,9 @@ from functrans import runtime
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
 from functrans.caching import memo
-from functrans.ir.program import Equation, Program, Var, copied, program_of
+from functrans.ir.program import Equation, Program, Var, program_of
+from functrans.passes.inlining import inlined
 from functrans.primitives.base import axes_inside
-from functrans.primitives.calls.jit import jit
 from functrans.trace import materialize
 
 
@@ -67,28 +67,10 @@ def run_parts(
 
 
 def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
-    """Return a program's collectives and the `Part`s between them, in order, and its outputs."""
-    equations, names = _written_out(program.equations, {})
-    outputs = [names.get(v, v) for v in program.outputs]
-    return divided(equations, outputs, lambda e: hasattr(e.primitive, "by_jax")), outputs
-
-
-def _written_out(
-    equations: Sequence[Equation], names: dict[Any, Any]
-) -> tuple[list[Equation], dict[Any, Any]]:
-    """Inline the calls that contain collectives; return the equations and the renamed variables."""
-    made: list[Equation] = []
-    for e in equations:
-        (renamed,) = copied([e], names)
-        called: Any = e.params.get("program")
-        if e.primitive is not jit or not axes_inside(called):
-            made.append(renamed)
-            continue
-        inner = dict(zip(called.inputs, renamed.inputs, strict=True))
-        inside, inner = _written_out(called.equations, inner)
-        made += inside
-        names.update(zip(e.outputs, [inner.get(v, v) for v in called.outputs], strict=True))
-    return made, names
+    """Return a program's collectives, also those in the programs that it calls, and the `Part`s
+    between them, in order; and its outputs."""
+    whole = inlined(program, lambda called, calls: bool(axes_inside(called)))
+    return divided(whole.equations, whole.outputs, lambda e: hasattr(e.primitive, "by_jax")), whole.outputs
 
 
 def divided(

@@ -105,9 +105,7 @@ def _called(e: Equation) -> Program | None:
 @program_pass
 def inline_calls(program: Program) -> Program:
     """Inline short programs, and programs that are called once."""
-    return _inlined(
-        children_first(program), lambda p, calls: (calls == 1 or len(p.equations) <= SHORT) and not _draws(p)
-    )
+    return inlined(program, lambda p, calls: (calls == 1 or len(p.equations) <= SHORT) and not _draws(p))
 
 
 @program_pass
@@ -115,20 +113,19 @@ def inline(program: Program, deepest: int = DEEPEST) -> Program:
     """Inline programs that are called once if calls are nested deeper than `deepest`: XLA traverses
     nested calls recursively and overflows its stack at a depth of a few hundred. Always run before
     lowering; it is not an option."""
-    order = children_first(program)
     depth: dict[Program, int] = {}
-    for p in order:
+    for p in children_first(program):
         depth[p] = 1 + max([depth[q] for q in p.children], default=0)
     if depth[program] <= deepest:
         return program
-    return _inlined(order, lambda p, calls: calls == 1)
+    return inlined(program, lambda p, calls: calls == 1)
 
 
-def _inlined(order: list[Program], opens: Callable[[Program, int], bool]) -> Program:
-    """Return the last of the programs with calls inlined; `opens(program, number of calls)` decides
-    which."""
+def inlined(program: Program, opens: Callable[[Program, int], bool]) -> Program:
+    """Return the program with calls inlined; `opens(called program, number of calls)` decides which."""
+    order = children_first(program)
     if len(order) == 1:
-        return order[0]
+        return program
     calls = Counter([e.params["program"] for p in order for e in p.equations if e.primitive is jit])
     new: dict[Program, Program] = {}
     open_: dict[Program, int] = {}  # program to inline -> number of calls
@@ -148,7 +145,7 @@ def _draws(program: Program) -> bool:
 def _spliced(program: Program, open_: dict[Program, int]) -> Program:
     taken = {v for e in program.equations for v in e.outputs} if open_ else set()
 
-    def inlined(e: Equation, known: dict[Var, Any]) -> Replaced | None:
+    def opened(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         called = e.params["program"]
         if called not in open_:
             return None
@@ -167,7 +164,7 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
         known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
         return Replaced(equations, name=called.name or "jit")
 
-    return replacing(program, (jit,), inlined)
+    return replacing(program, (jit,), opened)
 
 
 def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:
