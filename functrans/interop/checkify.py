@@ -85,7 +85,7 @@ class _Checks:
         if e.primitive is jax_call:
             return self.jaxpr(e.params["body"].fun, values)
         if e.primitive is div:
-            return self.by_jax(jax.lax.div_p, values, {})
+            return self.jaxpr(jax.lax.div, values)
         if e.primitive in _LOOPS:
             return self.jaxpr(_loop(e, self.preparation), values)
         if checkify.OOBError in self.kinds and _is_indexing(e):
@@ -110,26 +110,12 @@ class _Checks:
         self.error = _with_error(*self.context, self.error, outside.any(), problem)
 
     def jaxpr(self, fun: Any, values: Sequence[Any]) -> Any:
-        """Trace a function to a jaxpr, and apply JAX's rules to its equations."""
+        """Trace a function to a jaxpr, and let JAX apply its rules to the equations."""
         closed = jax.make_jaxpr(fun)(*values)
-        env = dict(zip(closed.jaxpr.invars, values, strict=True))
-        env.update(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-
-        def read(v: Any) -> Any:
-            return v.val if hasattr(v, "val") else env[v]
-
-        for e in closed.jaxpr.eqns:
-            outs = self.by_jax(e.primitive, [read(v) for v in e.invars], e.params)
-            env.update(zip(e.outvars, outs, strict=True))
-        return [read(v) for v in closed.jaxpr.outvars]
-
-    def by_jax(self, primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-        rule = checkify.error_checks.get(primitive)
-        if rule is None:
-            outs = primitive.bind(*values, **params)
-        else:
-            self.error, outs = rule(*self.context, self.error, self.kinds, *values, **params)
-        return list(outs) if primitive.multiple_results else [outs]
+        leaves, structure = jax.tree.flatten(self.error)
+        given = closed.jaxpr, closed.consts, self.kinds, structure, *leaves, *values
+        self.error, outs = checkify.checkify_jaxpr_flat(*self.context, *given)
+        return outs
 
 
 def _is_indexing(e: Equation) -> bool:
