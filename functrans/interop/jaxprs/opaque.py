@@ -40,7 +40,6 @@ from functrans.interop.jaxprs.walk import (
     in_jaxpr,
     makes_arrays,
     means,
-    read_literal,
     run,
     source_of,
     traced,
@@ -296,12 +295,4 @@ def _whole(jaxpr: Any, *values: Any) -> Flat:
         if makes_arrays(closed.jaxpr):
             return run(closed.jaxpr, constants_of(closed), values)
     called, _ = traced(jax.jit(jaxpr_as_fun(closed)), [typeof(x) for x in values])
-    env = dict(zip(called.jaxpr.constvars, constants_of(called), strict=True))
-    env.update(zip(called.jaxpr.invars, values, strict=True))
-
-    def read(v: Any) -> Any:
-        return read_literal(v) if hasattr(v, "val") else env[v]
-
-    for eqn in called.jaxpr.eqns:
-        env.update(zip(eqn.outvars, _other(eqn, *map(read, eqn.invars)), strict=True))
-    return [*map(read, called.jaxpr.outvars)]
+    return run(called.jaxpr, constants_of(called), values, lambda eqn, xs: _other(eqn, *xs))
