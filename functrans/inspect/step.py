@@ -27,9 +27,8 @@ from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
-from functrans.ir.types import ArrayType
 from functrans.passes.pipeline import Choice
-from functrans.primitives.elementwise.conversion import convert_element_type
+from functrans.primitives.custom.calls import as_type
 from functrans.typing import PyTree
 
 HELP = """\
@@ -108,8 +107,8 @@ def step(
         walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
         outs = observe(made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()
-        types = made.program.out_types
-        return made.result([_as_jitted(y, t) for y, t in zip(outs, types, strict=True)])
+        pairs = zip(map(jax.numpy.asarray, outs), made.program.out_types, strict=True)
+        return made.result([as_type(y, t) for y, t in pairs])  # NumPy's arrays have no weak types
 
     return tool("debug.step", fun, passes, (), stepped)
 
@@ -121,14 +120,6 @@ def _check_commands(commands: Any) -> None:
             f"debug.step: commands must be a list of strings, got {brief(commands)}, {here()}\n"
             f"Write commands={brief(commands.split(';'))}."
         )
-
-
-def _as_jitted(y: Any, t: ArrayType) -> Any:
-    """Convert a result to what the jitted function returns: a `jax.Array` with the right weak type
-    (the debugger holds NumPy arrays, which have no weak types)."""
-    if isinstance(y, np.ndarray):
-        y = jax.numpy.asarray(y)
-    return convert_element_type(y, dtype=t.dtype, weak_type=True) if t.weak_type else y
 
 
 def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO) -> Iterator[str]:

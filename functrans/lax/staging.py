@@ -23,6 +23,7 @@ from functrans.ir.types import ArrayType, promote
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import speaks_of_others_axes
+from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused
@@ -187,20 +188,12 @@ def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[
 
 
 def settled(program: Program, types: Sequence[ArrayType]) -> Program:
-    """Return the program with its first results converted to these types, including weak types."""
-    outs = program.out_types[: len(types)]
-    if all(a is b for a, b in zip(outs, types, strict=True)):
+    """Return the program with results of these types, which may differ in the weak-type flag only."""
+    if all(a is b for a, b in zip(program.out_types, types, strict=True)):
         return program
 
     def run(*values: Any) -> list[Any]:
-        found = evaluate(program, values)
-        return [
-            *[
-                y if typeof(y) is t else convert_element_type(y, dtype=t.dtype, weak_type=t.weak_type)
-                for y, t in zip(found, types, strict=False)
-            ],
-            *found[len(types) :],
-        ]
+        return [as_type(y, t) for y, t in zip(evaluate(program, values), types, strict=True)]
 
     return stage(run, program.in_types, program.name)
 
