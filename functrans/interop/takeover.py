@@ -24,7 +24,6 @@ errors while jit is disabled.
 from __future__ import annotations
 
 import atexit
-import functools
 import inspect
 import os
 import site
@@ -34,7 +33,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dis import opmap
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import CodeType, FrameType, FunctionType
 from typing import Any, TextIO
 
 import jax
@@ -44,6 +43,7 @@ from jax._src.sharding_impls import UnspecifiedValue
 
 from functrans.api.compilation import Jitted
 from functrans.api.jit import jit
+from functrans.api.retracing import codes
 from functrans.caching import cached
 from functrans.errors import FunctransError
 from functrans.flags import flags
@@ -393,7 +393,7 @@ def _told(report: Report) -> str:
 def record_of(fun: Any) -> tuple[str, str]:
     """Return the name of a function that is being jitted, and its location: where the program
     defines it, or else the innermost program line on the stack."""
-    code = _code_of(fun)
+    *_, code = None, *codes(fun)
     if code is None or not is_own(code):
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and not is_own(frame.f_code):
@@ -434,18 +434,3 @@ def _shown(code: CodeType, line: int) -> str:
     name = code.co_filename
     near = os.path.relpath(name) if os.path.isabs(name) else name
     return f"{name if near.startswith('..') else near}:{line}"
-
-
-def _code_of(fun: Any) -> CodeType | None:
-    """Return the code object that a callable runs, if it is a Python function."""
-    while True:
-        if isinstance(fun, functools.partial):
-            fun = fun.func
-        elif isinstance(fun, MethodType):
-            fun = fun.__func__
-        elif isinstance(getattr(fun, "__wrapped__", None), FunctionType):
-            fun = fun.__wrapped__
-        else:
-            break
-    code = getattr(fun, "__code__", None) or getattr(type(fun).__call__, "__code__", None)
-    return code if isinstance(code, CodeType) else None
