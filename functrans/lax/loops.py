@@ -12,7 +12,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.flags import flags
 from functrans.ir.source import brief, here
-from functrans.lax.arguments import as_array, axis_index, invalid
+from functrans.lax.arguments import axis_index, invalid
 from functrans.lax.staging import (
     array_leaves,
     check_carry,
@@ -28,8 +28,8 @@ from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
 from functrans.primitives.reductions.cumulative import associative_scan as prefix_results
-from functrans.primitives.shape.joining import concatenate, stack
-from functrans.primitives.shape.moving import index_axis, reshape, rev, slice_axis
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import reshape, rev, slice_axis
 from functrans.trace import typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
@@ -79,7 +79,7 @@ def scan(
     n = _length("scan", xs, arrays, length)
     unroll = _unroll(unroll, n)
     if n and flags.jax_disable_jit:
-        return _in_python(f, init, xs, n, reverse)
+        return jax.lax.scan(f, init, xs, n, reverse)  # as a Python loop: f sees concrete values
     rows = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in arrays]]
     in_tree = tree.structure(((init, xs), {}))
     m = len(carry)
@@ -110,18 +110,6 @@ def scan(
         **({"unroll": unroll} if unroll > 1 else {}),
     )
     return tree.unflatten(made.out_tree, results)
-
-
-def _in_python(f: Callable[..., Any], init: Any, xs: Any, n: int, reverse: bool) -> tuple[Any, Any]:
-    """Run the steps as a Python loop, for `disable_jit`: f sees concrete values."""
-    carry, results = init, []
-    for i in range(n)[::-1] if reverse else range(n):
-        carry, y = f(carry, tree.map(lambda x, i=i: index_axis(as_array(x), 0, i), xs))
-        results.append(y)
-    if reverse:
-        results.reverse()
-    ys = tree.map(lambda *rows: stack([as_array(x) for x in rows], 0), *results)
-    return tree.map(as_array, carry), ys
 
 
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
