@@ -9,20 +9,16 @@ import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from functrans import pytrees as tree
 from functrans.ir.types import dtype_class
 from functrans.lax.arguments import as_array, invalid, mismatch
 from functrans.lax.collective import members, over
 from functrans.primitives.distributed import collective as prims
-from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.conversion import cast
-from functrans.primitives.elementwise.families import add, ge, lt, mul, sub
-from functrans.primitives.elementwise.selection import clamp, select_n
-from functrans.primitives.indexing.gather import CLIP, gather
-from functrans.primitives.reductions.folds import reduce_max
-from functrans.primitives.shape.joining import iota
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape
-from functrans.trace import literal, typeof
+from functrans.trace import typeof
 from functrans.typing import PyTree
 
 __all__ = ["pcast", "ppermute", "ragged_all_to_all"]
@@ -152,45 +148,19 @@ def ragged_all_to_all(
     places = [as_array(v) for v in (input_offsets, send_sizes, output_offsets, recv_sizes)]
     slices = _checked(name, n, operand, output, places)
 
-    starts, _, offsets, sizes = (cast(v, "int32") for v in places)
+    starts, _, offsets, sizes = (cast(v, np.dtype("int32")) for v in places)
     starts, offsets = (prims.all_to_all(v, **group, split=0, concat=0) for v in (starts, offsets))
     rows = prims.all_gather(operand, **group, dimension=0)
 
-    # For each output row the slice that it comes from: the last that covers it, -1 if none does.
-    m, k = typeof(output).shape[0], slices
-    shape = (m, k)
-    row = iota(dtype=typeof(starts).dtype, shape=shape, dimension=0)
-    number = iota(dtype=typeof(starts).dtype, shape=shape, dimension=1)
-    begin, size = (broadcast_in_dim(v, shape=shape, dimensions=(1,)) for v in (offsets, sizes))
-    inside = and_(ge(row, begin), lt(row, add(begin, size)))
-    chosen = reduce_max(select_n(inside, literal(-1, typeof(number)), number), axes=(1,))
-    received = ge(chosen, literal(0, typeof(chosen)))
-    which = clamp(literal(0, typeof(chosen)), chosen, literal(max(k - 1, 0), typeof(chosen)))
-
-    # And its index among the rows of all examples.
-    length = typeof(operand).shape[0]
-    sender = iota(dtype=typeof(starts).dtype, shape=(n, k // n), dimension=0)
-    sender = reshape(sender, shape=(k,))
-    shift = add(mul(sender, literal(length, typeof(sender))), sub(starts, offsets))
-    place = add(_rows_at(shift, which), iota(dtype=shift.dtype, shape=(m,), dimension=0))
-    found = _rows_at(rows, place)
-    received = broadcast_in_dim(received, shape=typeof(output).shape, dimensions=(0,))
-    return select_n(received, output, found)
-
-
-def _rows_at(x: Any, i: Any) -> Any:
-    """Return x[i] for a vector of row numbers, clamped to those that there are."""
-    t, n = typeof(x), typeof(i).size
-    return gather(
-        x,
-        reshape(i, shape=(n, 1)),
-        operand=tuple(range(t.ndim)),
-        indices=(t.ndim,),
-        slices=(t.ndim, *range(1, t.ndim)),
-        indexed=(0,),
-        sizes=(1, *t.shape[1:]),
-        mode=CLIP,
-    )
+    # For each output row the slice that it comes from: the last that covers it, -1 if none does; and
+    # its index among the rows of all examples.
+    row, number = jnp.arange(output.shape[0]), jnp.arange(slices)
+    inside = (offsets <= row[:, None]) & (row[:, None] < offsets + sizes)
+    chosen = jnp.max(jnp.where(inside, number, -1), axis=1)
+    shift = number // (slices // n) * operand.shape[0] + starts - offsets
+    found = rows.at[shift[jnp.maximum(chosen, 0)] + row].get(mode="clip")
+    received = (chosen >= 0).reshape(-1, *[1] * (output.ndim - 1))
+    return jnp.where(received, found, output)
 
 
 def _checked(name: str, n: int, operand: Any, output: Any, places: list[Any]) -> int:

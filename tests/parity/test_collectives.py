@@ -104,6 +104,15 @@ def test_where_nothing_is_compiled(name: str, how: str):
     assert_close(ours, theirs)
 
 
+def test_slices_are_sent_while_types_are_wide():
+    with jax.enable_x64(True):
+        ours, theirs = (
+            m.vmap(functools.partial(COLLECTIVES["ragged_all_to_all"], m), axis_name="i")(X)
+            for m in (ft, JaxMended)
+        )
+    assert_close(ours, theirs)
+
+
 # --- several names --------------------------------------------------------------------------------
 
 TWO_NAMES = functions(TABLES / "axis_names.txt", "two names", "m, x", {})
