@@ -81,20 +81,21 @@ def _new(t: ArrayType) -> Key:
 
 def _equation(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     """Return the keys among the results of an equation; None for results that are not tracked."""
-    rule = _RULES.get(e.primitive.name)
-    if rule is not None:
-        return rule(e, keys)
-    program = e.params.get("program")
+    name, program = e.primitive.name, e.params.get("program")
+    if name in _OF_ONE_KEY:
+        return [None] * len(e.outputs) if keys[0] is None else _OF_ONE_KEY[name](e, keys[0])
+    if name in _RULES:
+        return _RULES[name](e, keys)
     if program.__class__ is Program and len(program.inputs) == len(keys):
         return _run(program, keys)
     return [None] * len(e.outputs)
 
 
-def _moved(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
+def _moved(e: Equation, key: Key) -> Sequence[Key]:
     """Apply the rule of `_MOVES` to the first operand's key, unless the words of a key are split."""
-    key, x, y = keys[0], e.inputs[0].type, e.outputs[0].type
-    n = y.ndim - (x.ndim - key.ndim) if key is not None else 0  # axes of the result before the words
-    if key is None or x.shape[key.ndim :] != y.shape[n:]:
+    x, y = e.inputs[0].type, e.outputs[0].type
+    n = y.ndim - (x.ndim - key.ndim)  # axes of the result before the words
+    if x.shape[key.ndim :] != y.shape[n:]:
         return [None] * len(e.outputs)
     return _MOVES[e.primitive.name](e, key, y.shape[:n])
 
@@ -122,25 +123,24 @@ _MOVES: dict[str, Callable[[Equation, Key, tuple[int, ...]], Sequence[Key]]] = {
 }
 
 
+def _used(e: Equation, key: Key) -> Sequence[Key]:
+    theirs.prng.random_bits_p.bind(key, shape=(), bit_width=32)
+    return [None]
+
+
+_OF_ONE_KEY: dict[str, Callable[[Equation, Key], Sequence[Key]]] = {
+    **dict.fromkeys(("random_unwrap", "sharding_constraint"), lambda e, key: [key]),
+    **dict.fromkeys(_MOVES, _moved),
+    **dict.fromkeys(("random_bits", "random_gamma"), _used),
+    "random_split": lambda e, key: [theirs.prng.random_split_p.bind(key, shape=e.params["shape"])],
+    "random_fold_in": lambda e, key: [theirs.prng.random_fold_in_p.bind(key, np.zeros(key.shape, np.uint32))],
+}
+
+
 def _concatenated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     if any(k is None for k in keys):
         return [None]
     return [jax.lax.concatenate(keys, e.params["dimension"])]
-
-
-def _used(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    if keys[0] is not None:
-        theirs.prng.random_bits_p.bind(keys[0], shape=(), bit_width=32)
-    return [None]
-
-
-def _split(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    return [None if keys[0] is None else theirs.prng.random_split_p.bind(keys[0], shape=e.params["shape"])]
-
-
-def _folded_in(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    key = keys[0]
-    return [None if key is None else theirs.prng.random_fold_in_p.bind(key, np.zeros(key.shape, np.uint32))]
 
 
 def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
@@ -201,16 +201,7 @@ def _chosen(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     return jax.lax.switch(jax.numpy.int32(0), [of(b) for b in e.params["branches"]], *keys[1:])
 
 
-def _same(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    return keys[: len(e.outputs)]
-
-
 _RULES: dict[str, Callable[[Equation, Sequence[Key]], Sequence[Key]]] = {
-    **dict.fromkeys(("random_unwrap", "sharding_constraint"), _same),
-    **dict.fromkeys(_MOVES, _moved),
-    **dict.fromkeys(("random_bits", "random_gamma"), _used),
-    "random_split": _split,
-    "random_fold_in": _folded_in,
     "concatenate": _concatenated,
     "jax_call": _called,
     "scan": _looped,
