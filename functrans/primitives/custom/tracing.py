@@ -24,8 +24,6 @@ from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.control_flow.loop_layout import LoopLayout
-from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
