@@ -1,9 +1,9 @@
 """`python -m benchmarks [WORD] [--json FILE]`: functrans against JAX, as ratios.
 
 The two run in turn in one process; a ratio below 1 means functrans takes less time. Without a word
-all groups run. The words `loops`, `training`, `accelerator`, `options`, `existing` and `libraries`
-each print a table of their own, from the module `small_loops` or the one of that name. `namespace`
-counts the public names of JAX that functrans has.
+all groups run. The words `loops`, `ensembles`, `training`, `accelerator`, `options`, `existing` and
+`libraries` each print a table of their own, from the module `small_loops` or the one of that name.
+`namespace` counts the public names of JAX that functrans has.
 """
 
 from __future__ import annotations
@@ -331,10 +331,10 @@ def main() -> None:
     parser.add_argument("word", nargs="?", default="", help="run the groups whose name holds it")
     parser.add_argument("--only", default="", help="the same")
     parser.add_argument("--json", help="where the figures go; of a whole run: benchmarks.json")
-    own = parser.add_argument_group("loops, training, accelerator, options, existing, libraries")
+    own = parser.add_argument_group("loops, ensembles, training, accelerator, options, existing, libraries")
     own.add_argument("--rows", default="", help="run the rows whose name holds this word")
     own.add_argument("--repeats", type=int, default=15, help="measurements of each row")
-    own.add_argument("--x64", action="store_true", help="loops: run all rows in float64")
+    own.add_argument("--x64", action="store_true", help="loops, ensembles: run all rows in float64")
     given = parser.parse_args()
     word = given.word or given.only
     device = jax.devices()[0]
@@ -347,6 +347,7 @@ def main() -> None:
         sys.exit(names())
     tables: dict[str, Callable[[], Sequence[Any]]] = {
         "loops": lambda: small_loops.run(given.rows, given.x64, given.repeats),
+        "ensembles": lambda: small_loops.run(given.rows, given.x64, given.repeats, [small_loops.ensembles]),
         "training": lambda: training.run(given.rows, given.repeats),
         "accelerator": lambda: accelerator.run(given.rows, given.repeats),
         "options": lambda: options.run(given.rows, given.repeats),

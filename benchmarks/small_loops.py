@@ -1,4 +1,4 @@
-"""`python -m benchmarks loops [--rows WORD] [--repeats N] [--x64]`: small loops on the CPU.
+"""`python -m benchmarks loops|ensembles [--rows WORD] [--repeats N] [--x64]`: small loops on the CPU.
 
 Simulators, filters and small networks, each written once and compiled by both libraries. Measured
 are the time, compilation and memory of loops of many tiny operations, and whether the answers agree.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -88,11 +88,14 @@ def differential_equations() -> Iterator[Program]:
         yield from both(name, simulators.hodgkin_huxley, *cable(n, steps))
 
 
+POLICIES = (
+    ("cart-pole", simulators.cart_pole, 4, np.array([0.0, 0.0, 0.1, 0.0])),
+    ("pendulum", simulators.pendulum, 3, np.array([3.0, 0.0])),
+)
+
+
 def control() -> Iterator[Program]:
-    for name, rollout, inputs, start in (
-        ("cart-pole", simulators.cart_pole, 4, np.array([0.0, 0.0, 0.1, 0.0])),
-        ("pendulum", simulators.pendulum, 3, np.array([3.0, 0.0])),
-    ):
+    for name, rollout, inputs, start in POLICIES:
         params = policy_params(inputs)
         yield from both(f"{name}, 200 steps", rollout, params, start)
         for n in (16, 256):
@@ -160,6 +163,18 @@ def carries() -> Iterator[Program]:
         yield from both(f"{n} scalars, 300 steps", make, np.linspace(0, 3, n), np.array(0.5))
     spin = np.array([0.3, -0.5, 0.8])
     yield from both("3 x 3 matrix, float64, 1000 steps", recurrences.attitude, spin, x64=True)
+
+
+def ensembles(n: int = 8192) -> Iterator[Program]:
+    """The loops that are mapped, over many systems."""
+    rates, start = np.array([1.1, 0.4, 0.4, 0.1]), np.array([1.0, 2.0, 20.0])
+    observed = simulators.observed_animals()
+    yield from both(f"Lotka-Volterra x {n}", simulators.lotka_volterra, near(rates, n), observed, rows=True)
+    yield from both(f"Lorenz x {n}", simulators.lorenz, near(start, n), rows=True)
+    for name, rollout, inputs, first in POLICIES:
+        yield from both(f"{name} x {n}", simulators.many(rollout), policy_params(inputs), near(first, n))
+    kepler = transformed(simulators.kepler, "vmap", in_axes=(0, None))
+    yield Program(f"Kepler's equation x {n}, value", kepler, (near(np.array(3.0), n), np.array(0.8)))
 
 
 GROUPS = (differential_equations, control, robots, time_series, fields, roots, networks, carries)
@@ -234,9 +249,14 @@ def share(ours: int, peer: int) -> str:
     return f"{ours} B : 0" if ours else "both 0"
 
 
-def run(rows: str = "", x64: bool = False, repeats: int = 15) -> list[LoopLine]:
+def run(
+    rows: str = "",
+    x64: bool = False,
+    repeats: int = 15,
+    groups: Sequence[Callable[[], Iterator[Program]]] = GROUPS,
+) -> list[LoopLine]:
     """Measure the rows whose name contains `rows`, and print the table line by line."""
-    return table([p for group in GROUPS for p in group() if rows in p.name], repeats, x64)
+    return table([p for group in groups for p in group() if rows in p.name], repeats, x64)
 
 
 def table(programs: list[Program], repeats: int, x64: bool = False) -> list[LoopLine]:

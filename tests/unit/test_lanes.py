@@ -93,6 +93,7 @@ PROGRAMS = {
     "values and stacks": (mapped(lambda x: lax.scan(wave, x, TIMES)), (many(1000),)),
     "blocks that overlap": (mapped(lambda x: lax.scan(wave, x, TIMES)), (many(521),)),
     "gradient by lane": (mapped(ft.grad(lambda x: lax.scan(wave, x, TIMES)[1].sum())), (many(521),)),
+    "a prime number of lanes": (mapped(lambda x: lax.scan(wave, x, TIMES)[0]), (many(1031),)),
     "gradient of a mean": (ft.grad(mean, (0, 1)), (W, many(512))),
     "few lanes, two loops": (ft.grad(mean), (W, many(40))),
     "keys": (mapped(lambda x, k: drawn(x, k)), (many(512), jax.random.split(jax.random.key(0), 512))),
@@ -138,7 +139,7 @@ MIXED = {
         (x[:, 0], 0),
     ),
     "another condition than that of the steps": lambda x: lax.while_loop(
-        lambda x: jnp.any(x > 0.1), lambda x: jnp.where(x > 0.2, x / 2, x - 0.01), x[:, 0]
+        lambda x: jnp.any(x > 0.1), lambda x: jnp.where(x > 0.05, x * 0.9, x), x[:, 0]
     ),
     "the sine of a sum": lambda x: lax.scan(lambda x, t: (x + t, jnp.sin(jnp.sum(x))), x, TIMES),
 }
@@ -149,6 +150,11 @@ def test_steps_that_mix_lanes(name: str):
     f, x = MIXED[name], many(512)
     assert not any(loop.is_by_blocks for loop in ft.passes.explain(f)(x).loops)
     assert_close(ft.jit(f)(x), jax.tree.map(np.asarray, ft.jit(lambda x: f(x), cpu="plain")(x)), 2e-6)
+
+
+def test_sums_over_a_prime_number_of_lanes():
+    f, args = ft.grad(mean), (W, many(521))
+    assert_close(ft.jit(f)(*args), ft.jit(lambda *xs: f(*xs), cpu="plain")(*args), 1e-5)
 
 
 def test_a_gradient_keeps_the_states_of_a_block():
