@@ -23,7 +23,7 @@ from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_u
 from functrans.primitives.random.bits import Random
 from functrans.primitives.reductions.cumulative import Cumulative
 from functrans.primitives.reductions.folds import Arg, Reduction, Softmax, reduce_sum
-from functrans.primitives.shape.joining import Concatenate, Iota, Pad, Split
+from functrans.primitives.shape.joining import Concatenate, Iota, Pad, Split, pad
 from functrans.primitives.shape.moving import (
     BroadcastInDim,
     Reshape,
@@ -345,7 +345,9 @@ def _linear(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     others = [v.axis is not None for v, s in zip(values, summed, strict=True) if not s]
     is_linear = e.primitive in (add, sub, neg) or isinstance(e.primitive, (Structural, Concatenate))
     is_scaled = summed in ([True, False], [False, True]) and e.primitive in (mul, dot_general)
-    is_scaled = is_scaled or (summed == [True, False] and e.primitive is div)
+    if summed[0] and not any(summed[1:]):
+        is_scaled |= e.primitive in (div, dynamic_slice, reduce_sum)
+        is_scaled |= e.primitive is pad and is_zero(values[1].array)
     if any(others) or not (is_scaled or is_linear):
         raise NotByLane
     b.adds_twice |= not is_scaled and not all(summed)  # not if it turns out to be summed too

@@ -77,6 +77,15 @@ def counted(x: Any, n: Any) -> Any:
     return lax.fori_loop(0, n, lambda i, c: (jnp.sin(c[0]) + i, c[1] + c[0]), (x, 0 * x))
 
 
+def fitted(p: Any, x: Any) -> Any:
+    """The gradient with respect to the numbers of a vector is a sum of pads."""
+
+    def step(x: Any, t: Any) -> tuple[Any, Any]:
+        return x + 0.1 * (p[0] * x[::-1] - p[1] * jnp.tanh(x) + p[2] / 3 * t), None
+
+    return lax.scan(step, x, TIMES)[0].sum()
+
+
 def many(n: int) -> np.ndarray:
     return np.random.default_rng(n).normal(size=(n, 2)).astype(np.float32)
 
@@ -95,6 +104,10 @@ PROGRAMS = {
     "gradient by lane": (mapped(ft.grad(lambda x: lax.scan(wave, x, TIMES)[1].sum())), (many(521),)),
     "a prime number of lanes": (mapped(lambda x: lax.scan(wave, x, TIMES)[0]), (many(1031),)),
     "gradient of a mean": (ft.grad(mean, (0, 1)), (W, many(512))),
+    "gradient of numbers of a vector": (
+        ft.grad(lambda p, x: jnp.mean(ft.vmap(lambda x: fitted(p, x))(x))),
+        (np.float32([0.3, 0.5, 0.7]), many(512)),
+    ),
     "few lanes, two loops": (ft.grad(mean), (W, many(40))),
     "keys": (mapped(lambda x, k: drawn(x, k)), (many(512), jax.random.split(jax.random.key(0), 512))),
     "nested": (mapped(nested), (many(300),)),
