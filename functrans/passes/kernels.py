@@ -33,6 +33,7 @@ from functrans.ir.program import Equation, Literal, Program, Var, program_of, pr
 from functrans.ir.source import location
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
+from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
 from functrans.passes.kernel_expansions import (
@@ -81,6 +82,8 @@ _MOST = 2048  # steps for each element of a product
 _WORDS = 256  # hashing more one by one takes longer than another thread's start
 _COLUMNS = 128 * 128  # larger operands are not read column by column
 _PER_OPERATION = 64  # large products that cost as much as the start of an operation
+# XLA gives a thread 100,000 operations. A kernel of blocks takes a third of the time of one thread, or less.
+_FEW_CORES, _SHARED = 4, 400_000
 _MANY = 6000  # operations of a kernel: LLVM optimizes it as a whole, on one core
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
@@ -284,7 +287,14 @@ def by_lanes(program: Program) -> list[Lanes]:
 
 
 def _by_lanes(program: Program) -> list[Lanes]:
-    return lanes(program, lambda e: why_not(e) or _too_many(e))
+    shared = [e for e in program.equations if e.primitive in LOOPS and _is_shared(e)]
+    return [] if shared else lanes(program, lambda e: why_not(e) or _too_many(e))
+
+
+def _is_shared(e: Equation) -> bool:
+    """Return whether XLA shares the operations of a step among more threads than a kernel, which has one, is
+    faster."""
+    return machines.CORES > _FEW_CORES and _counted_of(e) > _SHARED
 
 
 def _too_many(e: Equation) -> Obstacle | None:

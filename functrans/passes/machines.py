@@ -8,6 +8,7 @@ steps are slow there.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,7 @@ GPU = Machine("gpu", 3000.0, 1e-5, 16, 4e-4, 4e-4, 0.0, 5_000.0)
 TPU = GPU._replace(name="tpu", wide=1000)  # which has no float64
 # Numbers from which vector code pays on a CPU outside of kernels, where it needs another thread.
 LARGE = 2**14
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MACHINES = {m.name: m for m in (CPU, GPU, TPU)}
 
 

@@ -12,6 +12,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax, random
+from functrans.passes import machines
 from tests.support.closeness import assert_close
 
 W = np.float32([[0.3, -0.2], [0.1, 0.4], [0.2, 0.2]])
@@ -163,6 +164,13 @@ def test_steps_that_mix_lanes(name: str):
     f, x = MIXED[name], many(512)
     assert not any(loop.is_by_blocks for loop in ft.passes.explain(f)(x).loops)
     assert_close(ft.jit(f)(x), jax.tree.map(np.asarray, ft.jit(lambda x: f(x), cpu="plain")(x)), 2e-6)
+
+
+def test_what_many_cores_share_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(machines, "CORES", 16)
+    for n, is_by_blocks in ((1024, True), (2**17, False)):
+        (loop,) = ft.passes.explain(mapped(lambda x: lax.scan(wave, x, TIMES)))(many(n)).loops
+        assert loop.is_by_blocks == is_by_blocks
 
 
 def test_sums_over_a_prime_number_of_lanes():
