@@ -72,7 +72,7 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     consts, carry, arrays = layout.operands(values)
     carry = [b.part(v) for v in carry]
     axes = [v.axis for v in carry]
-    in_place = [b.axis_of(typeof(v.array).shape[1:]) if v.is_whole else None for v in arrays]
+    in_place = [None if (d := b.axis_of(v, 1)) is None else d - 1 for v in arrays]
     rows = [v.axis if v.axis is None else v.axis - 1 for v in arrays]
     if any([d in (-1, SUMMED - 1) for d in rows]):
         raise NotByLane
@@ -121,7 +121,8 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     wholes = [next(outs) for _ in stacks]
     for v, x in zip(found[layout.carry :], results, strict=True):
         if x is not None:
-            yield Value(wholes.pop(0), is_whole=True)
+            stack = wholes.pop(0)
+            yield Value(stack) if v.axis is None else Value(stack, is_whole=True, lanes=v.axis + 1)
         else:
             yield Value(next(outs), v.axis if v.axis is None else v.axis + 1)
 
@@ -150,7 +151,10 @@ def _while(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
                 raise NotByLane
             return [v.array]
         (v,) = b.run(test, given(first, xs))
-        return [bind(reduce_or, (b.along(v, 0),), {"axes": (0,)})]
+        if v.axis not in (None, 0):
+            raise NotByLane
+        # If its elements are not the lanes, each block goes on until the last of all.
+        return [bind(reduce_or, (v.array,), {"axes": (0,)})]
 
     outside = b.adds_twice
     while True:

@@ -41,6 +41,7 @@ SUMMED = -1  # instead of an axis: the block's part of a sum over all lanes
 # than loops forth and back: the matrices of its larger products have an axis of few elements.
 _MOST, _FEW, _MOST_ALONE = 256, 4, 32
 LOOPS = (Scan, While)
+BY_ELEMENT = (Elementwise, Structural, BroadcastInDim, Iota)  # XLA computes those that are read
 
 
 class NotByLane(Exception):
@@ -57,12 +58,15 @@ class Value(NamedTuple):
     axis    : which of its axes is that of the lanes, `SUMMED`, or None if it is the same for all lanes
     smaller : returns a value that is the same for all lanes with the block's size of an axis, or None
     is_whole: it may be an array of all lanes, of which the block reads its part
+    lanes   : the axis of the lanes in such an array if blocks write it: others are not complete before the
+              last block
     """
 
     array: Any
     axis: int | None = None
     smaller: Callable[[int], Any] | None = None
     is_whole: bool = False
+    lanes: int | None = None
 
 
 class Block:
@@ -84,7 +88,7 @@ class Block:
             for e in program.equations
             if isinstance(e.primitive, Scan) and v in e.outputs[e.params["carry"] :]
         }
-        outs = self.run(program, [Value(x, is_whole=True) for x in operands])
+        outs = self._values(program, [Value(x, is_whole=True) for x in operands])
         if self.adds_twice:
             raise NotByLane
         return [
@@ -94,8 +98,12 @@ class Block:
 
     # --- parts of arrays of all lanes
 
-    def axis_of(self, shape: Sequence[int]) -> int | None:
-        return shape.index(self.n) if self.n in shape else None
+    def axis_of(self, v: Value, skipped: int = 0) -> int | None:
+        """Return the axis of the lanes in an array that may be one of all lanes; not one of the first."""
+        if not v.is_whole or v.lanes is not None:
+            return v.lanes
+        shape = typeof(v.array).shape
+        return shape.index(self.n, skipped) if self.n in shape[skipped:] else None
 
     def starts(self, ndim: int, axis: int) -> list[Any]:
         return [self.first if i == axis else literal(0, INDEX) for i in range(ndim)]
@@ -109,7 +117,7 @@ class Block:
         """Return the block's part of an array that may be one of all lanes."""
         if not v.is_whole:
             return v
-        d = self.axis_of(typeof(v.array).shape)
+        d = self.axis_of(v)
         return Value(v.array) if d is None else Value(self.along(v, d), d)
 
     def into(self, whole: Any, v: Value) -> Any:
@@ -152,8 +160,10 @@ class Block:
     # --- operations
 
     def run(self, program: Program, values: Sequence[Value]) -> list[Value]:
-        """Run a program on values of the block."""
+        """Run a program on values of the block, and return values of the block."""
+        return [*map(self.part, self._values(program, values))]
 
+    def _values(self, program: Program, values: Sequence[Value]) -> list[Value]:
         def apply(e: Equation, values: list[Any]) -> Any:
             given = [
                 Value(v) if v.__class__ is Literal else x if x.__class__ is Value else Value(x)
@@ -189,6 +199,9 @@ class Block:
         outs = bind(e.primitive, values, e.params)
         if not e.primitive.multiple_results:
             outs = [outs]
+        is_for_all = self.n in [n for x in (*values, *outs) for n in typeof(x).shape]
+        if is_for_all and self.size < self.n and not isinstance(e.primitive, BY_ELEMENT):
+            raise NotByLane  # each block would compute it for all lanes
         if not isinstance(e.primitive, (BroadcastInDim, Iota)):
             return [*map(Value, outs)]
 
@@ -346,7 +359,8 @@ def _linear(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     is_linear = e.primitive in (add, sub, neg) or isinstance(e.primitive, (Structural, Concatenate))
     is_scaled = summed in ([True, False], [False, True]) and e.primitive in (mul, dot_general)
     if summed[0] and not any(summed[1:]):
-        is_scaled |= e.primitive in (div, dynamic_slice, reduce_sum)
+        is_inexact = typeof(values[0].array).dtype.kind not in "iub"  # quotients of integers are rounded
+        is_scaled |= e.primitive in (dynamic_slice, reduce_sum) or (e.primitive is div and is_inexact)
         is_scaled |= e.primitive is pad and is_zero(values[1].array)
     if any(others) or not (is_scaled or is_linear):
         raise NotByLane

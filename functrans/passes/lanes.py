@@ -24,6 +24,7 @@ from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.lane_loops import lanes_of
 from functrans.passes.lane_rules import Block, NotByLane, Uneven
 from functrans.passes.rewrite import uses
+from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.control_flow.cond import INDEX
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.arithmetic import min_
@@ -73,7 +74,15 @@ def lanes(program: Program, why_not: Problem) -> list[Lanes]:
     for e in program.equations:
         if (n := lanes_of(e)) >= FEWEST:
             together.setdefault(n, []).append(e)
-    return [found for n, loops in together.items() for found in _groups(program, n, loops, why_not)]
+    found: list[Lanes] = []
+    for n, loops in together.items():
+        # Those found before count as one operation each: none is part of others, nor are there circles.
+        left = [e for e in loops if e in set(program.equations)]
+        for more in _groups(program, n, left, why_not):
+            found.append(more)
+            call = Equation(one_kernel, more.part.inputs, more.part.outputs, {"program": more.part})
+            program = program.replace(equations=more.replaced(program.equations, call))
+    return found
 
 
 def _groups(program: Program, n: int, loops: list[Equation], why_not: Problem) -> Iterator[Lanes]:
@@ -91,6 +100,8 @@ def _together(program: Program, n: int, loops: Sequence[Equation], why_not: Prob
     behind = _reached(equations, loops, lambda e: (e.inputs, e.outputs))
     before = _reached([*reversed(equations)], loops, lambda e: (e.outputs, e.inputs))
     inside = [e for e in equations if e in behind and e in before]
+    if any([e.primitive is one_kernel for e in inside]):
+        return None
     chosen = set(inside)
     read = uses(program.replace(equations=[e for e in equations if e not in chosen]))
     outputs = [v for e in inside for v in e.outputs if read[v]]

@@ -201,3 +201,67 @@ def test_special_numbers_and_effects():
     ft.jit(shown)(many(512))
     jax.effects_barrier()
     assert seen == [many(512)[0, 0]]
+
+
+def other_axis(x: Any, z: Any) -> Any:
+    """The second loop reads what the first keeps along the axis that the blocks do not write."""
+    ys = lax.scan(lambda c, t: (c * t + 1, c.T), x, TIMES)[1]
+    return lax.scan(lambda c, y: (c + jnp.sum(y, 1), None), z, ys)[0], ys
+
+
+def as_many_steps(x: Any) -> Any:
+    ys = lax.scan(lambda c, t: (c * t + 1, c), x, np.linspace(0, 1, x.size, dtype=np.float32))[1]
+    sums = jnp.sum(ys, 1)
+    return lax.scan(lambda c, t: (c * t + sums, None), sums, TIMES), ys
+
+
+def rounded(x: Any) -> Any:
+    return lax.scan(lambda c, _: ((c[0] + 1, lax.div(jnp.sum(c[0]), 7)), None), (x, 0), None, length=3)[0]
+
+
+def shared_while(x: Any) -> Any:
+    """A loop within a step goes on until the last of as many elements as lanes, which are not the lanes."""
+
+    def step(c: Any, t: Any) -> tuple[Any, Any]:
+        state = jnp.arange(x.size, dtype=np.float32)[::-1] + t
+        last = lax.while_loop(lambda s: jnp.any(s < 5), lambda s: jnp.where(s < 5, s + 1, s), state)
+        return c + last[-1], c
+
+    return lax.scan(step, x, TIMES)
+
+
+def crossed(x: Any, y: Any) -> Any:
+    """Each of two groups of loops reads what the other has made."""
+    step = lambda c, t: (c * t + 1, None)  # noqa: E731
+    first = lax.scan(step, x, TIMES)[0]
+    other = lax.scan(step, y + jnp.sum(jnp.sin(first)), TIMES)[0]
+    second = lax.scan(step, y * 2, TIMES)[0]
+    return first, other, second, lax.scan(step, x + jnp.sum(jnp.sin(second)), TIMES)[0]
+
+
+def shared_noise(x: Any, key: Any) -> Any:
+    step = lambda c, i: (c / 2 + random.normal(random.fold_in(key, i), c.shape), None)  # noqa: E731
+    return lax.scan(step, x, jnp.arange(6))[0]
+
+
+SQUARE = np.random.default_rng(1).normal(size=(40, 40)).astype(np.float32)
+ONE = many(300)[:, 0]
+
+TAKEN_FOR_LANES = {
+    "a stack read along another axis": (other_axis, (SQUARE, SQUARE[0]), None),
+    "as many steps as lanes": (as_many_steps, (SQUARE[0],), None),
+    "a rounded quotient of a sum": (rounded, ((100 * SQUARE[0]).astype(np.int32),), False),
+    "a loop over as many elements": (shared_while, (ONE,), True),
+    "two groups that read each other's results": (crossed, (SQUARE[0], many(33)[:, 0]), None),
+    "random numbers of all lanes at once": (shared_noise, (ONE, jax.random.key(0)), False),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN_FOR_LANES)
+def test_what_looks_like_lanes(monkeypatch: pytest.MonkeyPatch, name: str):
+    f, args, is_by_blocks = TAKEN_FOR_LANES[name]
+    monkeypatch.setattr("functrans.passes.lanes.SIZES", (8,))
+    made = lambda *xs: f(*xs)  # noqa: E731
+    if is_by_blocks is not None:
+        assert ft.passes.explain(made)(*args).loops[0].is_by_blocks is is_by_blocks
+    assert_close(ft.jit(made)(*args), ft.jit(lambda *xs: f(*xs), cpu="plain")(*args), 1e-5)
