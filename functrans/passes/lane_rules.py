@@ -41,7 +41,6 @@ SUMMED = -1  # instead of an axis: the block's part of a sum over all lanes
 # than loops forth and back: the matrices of its larger products have an axis of few elements.
 _MOST, _FEW, _MOST_ALONE = 256, 4, 32
 LOOPS = (Scan, While)
-BY_ELEMENT = (Elementwise, Structural, BroadcastInDim, Iota)  # XLA computes those that are read
 
 
 class NotByLane(Exception):
@@ -199,9 +198,6 @@ class Block:
         outs = bind(e.primitive, values, e.params)
         if not e.primitive.multiple_results:
             outs = [outs]
-        is_for_all = self.n in [n for x in (*values, *outs) for n in typeof(x).shape]
-        if is_for_all and self.size < self.n and not isinstance(e.primitive, BY_ELEMENT):
-            raise NotByLane  # each block would compute it for all lanes
         if not isinstance(e.primitive, (BroadcastInDim, Iota)):
             return [*map(Value, outs)]
 

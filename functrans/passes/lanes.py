@@ -24,7 +24,7 @@ from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.lane_loops import lanes_of
 from functrans.passes.lane_rules import Block, NotByLane, Uneven
 from functrans.passes.rewrite import uses
-from functrans.primitives.calls.jit import one_kernel
+from functrans.primitives.calls.jit import jit, one_kernel
 from functrans.primitives.control_flow.cond import INDEX
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.arithmetic import min_
@@ -35,6 +35,7 @@ from functrans.trace import literal, stage
 
 FEWEST = 32  # lanes: with fewer, a step's numbers fit a few registers
 SIZES = (256, 128, 64, 32)  # of blocks: what a step computes fits the first cache
+_ANEW = 1.5  # times the work of all lanes: each block computes anew what is the same for all
 
 Problem = Callable[[Equation], Any]
 Outside = Mapping[Any, Equation]  # what makes the values of the program around the loops
@@ -80,7 +81,8 @@ def lanes(program: Program, why_not: Problem) -> list[Lanes]:
         left = [e for e in loops if e in set(program.equations)]
         for more in _groups(program, n, left, why_not):
             found.append(more)
-            call = Equation(one_kernel, more.part.inputs, more.part.outputs, {"program": more.part})
+            outputs = [v for v in more.part.outputs if v.__class__ is Var]
+            call = Equation(one_kernel, more.part.inputs, tuple(outputs), {"program": more.part})
             program = program.replace(equations=more.replaced(program.equations, call))
     return found
 
@@ -137,11 +139,17 @@ def _by_blocks(program: Program, n: int, outside: Outside, why_not: Problem) -> 
         except NotByLane:
             return None
         obstacle = next((x for x in map(why_not, made.equations) if x is not None), None)
+        if obstacle is None and _work(made) > _ANEW * _work(program):
+            continue
         if obstacle is None:
             return made
         if not obstacle.problem.startswith("works on"):  # many elements
             return None
     return None
+
+
+def _work(program: Program) -> float:
+    return jit.cost(program.in_types, program.out_types, program=program).flops
 
 
 def _size_for(n: int, most: int) -> int:
