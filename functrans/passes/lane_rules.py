@@ -159,8 +159,8 @@ class Block:
     # --- operations
 
     def run(self, program: Program, values: Sequence[Value]) -> list[Value]:
-        """Run a program on values of the block, and return values of the block."""
-        return [*map(self.part, self._values(program, values))]
+        """Run a program on values of the block, and return values that are complete in it."""
+        return [v if v.lanes is None else self.part(v) for v in self._values(program, values)]
 
     def _values(self, program: Program, values: Sequence[Value]) -> list[Value]:
         def apply(e: Equation, values: list[Any]) -> Any:
