@@ -27,9 +27,8 @@ from functrans.lax.staging import (
     settled,
     stable,
     staged,
-    with_common_captures,
 )
-from functrans.primitives.control_flow.cond import INDEX
+from functrans.primitives.control_flow.cond import INDEX, with_common_captures
 from functrans.primitives.control_flow.cond import cond as _cond
 from functrans.primitives.control_flow.while_loop import while_loop as _while
 from functrans.primitives.elementwise.conversion import convert_element_type
@@ -158,7 +157,7 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
                 f"{given_to(name, made[0].fun, part.fun)}\n"
                 "Cast or reshape the result of one of them."
             )
-    captured, programs = with_common_captures(made)
+    captured, programs = with_common_captures([(part.program, part.captured) for part in made])
     programs = [settled(p, first) for p in programs]  # weak where the first is, as in JAX
     outs = _cond(index, *captured, *leaves, branches=tuple(programs))
     return tree.unflatten(made[0].out_tree, outs)

@@ -17,7 +17,7 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
-from functrans.ir.program import Program, Var, hoist_constants
+from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import brief_with_type, here, location
 from functrans.ir.types import ArrayType, promote
 from functrans.jax_trace import settings
@@ -147,18 +147,6 @@ def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], 
         return call  # type: ignore[return-value]
 
     return decorate
-
-
-def with_common_captures(parts: Sequence[Staged]) -> tuple[list[Any], list[Program]]:
-    """Merge the captured values of several functions; return them, and programs that take all."""
-    captured: dict[int, Any] = {id(x): x for part in parts for x in part.captured}
-    programs = []
-    for part in parts:
-        n = len(part.captured)
-        mine = {id(x): v for x, v in zip(part.captured, part.program.inputs, strict=False)}
-        before = [mine.get(i) or Var(typeof(x)) for i, x in captured.items()]
-        programs.append(part.program.replace(inputs=(*before, *part.program.inputs[n:])))
-    return list(captured.values()), programs
 
 
 def array_leaves(x: Any) -> tuple[list[Any], Any]:

@@ -287,8 +287,9 @@ def by_lanes(program: Program) -> list[Lanes]:
 
 
 def _by_lanes(program: Program) -> list[Lanes]:
-    shared = [e for e in program.equations if e.primitive in LOOPS and _is_shared(e)]
-    return [] if shared else lanes(program, lambda e: why_not(e) or _too_many(e))
+    if any([e.primitive in LOOPS and _is_shared(e) for e in program.equations]):
+        return []
+    return lanes(program, lambda e: why_not(e) or _too_many(e))
 
 
 def _is_shared(e: Equation) -> bool:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from functrans.ir.program import Equation, Literal, Program, hoist_constants, prune
-from functrans.ir.types import ArrayType
 from functrans.passes.lane_rules import RULES, SUMMED, Block, NotByLane, Value
-from functrans.primitives.control_flow.cond import INDEX, Cond
+from functrans.primitives.control_flow.cond import INDEX, Cond, with_common_captures
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import Scan
 from functrans.primitives.control_flow.while_loop import While
+from functrans.primitives.dependence import same_parameters
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim
-from functrans.trace import bind, evaluate, stage, typeof
+from functrans.trace import bind, stage, typeof
+
+T = TypeVar("T")
+Axes = Sequence[int | None]  # those of the lanes in several values
 
 
 def lanes_of(e: Equation) -> int:
@@ -32,38 +36,53 @@ def lanes_of(e: Equation) -> int:
     return max([n for shape in shapes for n in shape], default=0)
 
 
+def _settled(axes: Axes, attempt: Callable[[Axes], tuple[T, Axes]]) -> tuple[T, Axes]:
+    """Return what is made with the axes of results, and these, when no more of them are found."""
+    while True:
+        made, found = attempt(axes)
+        widened = [f if d is None else d for d, f in zip(axes, found, strict=True)]
+        if widened == [*axes]:
+            return made, axes
+        axes = widened
+
+
+def _settled_loop(b: Block, axes: Axes, attempt: Callable[[Axes], tuple[T, Axes]]) -> tuple[T, Axes]:
+    """The same of what a loop carries. Only with the last axes it counts what is added to parts of sums."""
+    outside = b.adds_twice
+
+    def again(axes: Axes) -> tuple[T, Axes]:
+        b.adds_twice = False
+        return attempt(axes)
+
+    made, axes = _settled(axes, again)
+    if b.adds_twice:
+        raise NotByLane
+    b.adds_twice = outside
+    return made, axes
+
+
 def _branches(b: Block, e: Equation, values: Sequence[Value]) -> list[Value]:
     index, operands = values[0], values[1:]
     if index.axis is not None:
         raise NotByLane
-    axes: list[int | None] = [None] * len(e.outputs)
-    while True:
-        made, found = [], []
-        for program in e.params["branches"]:
+    given = [v.array for v in operands]
 
-            def run(*xs: Any) -> list[Any]:
-                outs = b.run(program, [v._replace(array=x) for v, x in zip(operands, xs, strict=True)])  # noqa: B023
-                found.append([v.axis for v in outs])  # noqa: B023
-                return [b.along(v, d) for v, d in zip(outs, axes, strict=True)]  # noqa: B023
+    def attempt(axes: Axes) -> tuple[list[Program], Axes]:
+        found: list[list[int | None]] = []
 
-            made.append(stage(run, [typeof(v.array) for v in operands], program.name))
-        widened = [next((d for d in ds if d is not None), None) for ds in zip(axes, *found, strict=True)]
-        if widened == axes:
-            break
-        axes = widened
-    consts = [hoist_constants(p) for p in made]
-    branches, captured = [], [x for _, values in consts for x in values]
-    for k, (p, own) in enumerate(consts):
-        before = sum([len(values) for _, values in consts[:k]])
+        def run(program: Program, *xs: Any) -> list[Any]:
+            outs = b.run(program, [v._replace(array=x) for v, x in zip(operands, xs, strict=True)])
+            found.append([v.axis for v in outs])
+            return [b.along(v, d) for v, d in zip(outs, axes, strict=True)]
 
-        def all_of(*xs: Any) -> list[Any]:
-            mine = xs[before : before + len(own)]  # noqa: B023
-            return evaluate(p, (*mine, *xs[len(captured) :]))  # noqa: B023
+        types = [*map(typeof, given)]
+        made = [stage(partial(run, program), types, program.name) for program in e.params["branches"]]
+        return made, [next((d for d in ds if d is not None), None) for ds in zip(*found, strict=True)]
 
-        types = [*map(typeof, captured), *[typeof(v.array) for v in operands]]
-        branches.append(stage(all_of, types, p.name))
-    xs = [index.array, *captured, *[v.array for v in operands]]
-    return [*map(Value, bind(e.primitive, xs, {"branches": tuple(branches)}), axes)]
+    made, axes = _settled([None] * len(e.outputs), attempt)
+    captured, branches = with_common_captures([*map(hoist_constants, made)])
+    outs = bind(e.primitive, [index.array, *captured, *given], {"branches": tuple(branches)})
+    return [*map(Value, outs, axes)]
 
 
 def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
@@ -71,7 +90,6 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     layout, length = LoopLayout.of(e.params), e.params["length"]
     consts, carry, arrays = layout.operands(values)
     carry = [b.part(v) for v in carry]
-    axes = [v.axis for v in carry]
     in_place = [None if (d := b.axis_of(v, 1)) is None else d - 1 for v in arrays]
     rows = [v.axis if v.axis is None else v.axis - 1 for v in arrays]
     if any([d in (-1, SUMMED - 1) for d in rows]):
@@ -83,7 +101,7 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     n, m = len(consts) + layout.carry, len(stacks)
     found: list[Value] = []
 
-    def step(*xs: Any) -> list[Any]:
+    def step(axes: Axes, *xs: Any) -> list[Any]:
         into, at, given = iter(xs[n : n + m]), xs[n + m], iter(xs[n + m + 1 :])
         slices = [
             Value(next(given), row) if d is None else Value(b.row(v.array, at, d), d)
@@ -100,20 +118,14 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
             raise NotByLane
         return [*ends, *written, *[v.array for v, x in pairs if x is None]]
 
-    outside = b.adds_twice
-    while True:
-        b.adds_twice = False
+    def attempt(axes: Axes) -> tuple[tuple[Program, list[Any]], Axes]:
         start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
         given = [*[v.array for v in consts], *start, *stacks, at, *scanned]
-        types = [typeof(x) for x in given[: n + m]] + [_slice(typeof(x)) for x in given[n + m :]]
-        body = stage(step, types, e.params["program"].name)
-        widened = [v.axis if d is None else d for v, d in zip(found, axes, strict=False)]
-        if widened == axes:
-            break
-        axes = widened
-    if b.adds_twice:
-        raise NotByLane
-    b.adds_twice = outside
+        types = [typeof(x) if i < n + m else typeof(x).without_axis(0) for i, x in enumerate(given)]
+        body = stage(partial(step, axes), types, e.params["program"].name)
+        return (body, given), [v.axis for v in found[: layout.carry]]
+
+    (body, given), axes = _settled_loop(b, [v.axis for v in carry], attempt)
     body, captured = hoist_constants(body)
     params = {**e.params, "program": body, "consts": len(captured) + len(consts), "carry": layout.carry + m}
     outs = iter(bind(e.primitive, (*captured, *given), params))
@@ -133,44 +145,38 @@ def _while(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     n, m = e.params["cond_consts"], e.params["cond_consts"] + e.params["body_consts"]
     first, fixed, carry = [*map(b.part, values[:n])], [*map(b.part, values[n:m])], [*map(b.part, values[m:])]
     test = _test_by_lane(e, b.outside)
-    axes = [v.axis for v in carry]
-    found: list[Value] = []
+    consts = [v.array for v in (*first, *fixed)]
+    types = [*map(typeof, consts)]
 
-    def given(consts: Sequence[Value], xs: Sequence[Any]) -> list[Value]:
-        k = len(consts)
-        return [*[v._replace(array=x) for v, x in zip(consts, xs, strict=False)], *map(Value, xs[k:], axes)]
+    def run(program: Program, fixed: Sequence[Value], axes: Axes, xs: Sequence[Any]) -> list[Value]:
+        given = [v._replace(array=x) for v, x in zip(fixed, xs, strict=False)]
+        return b.run(program, [*given, *map(Value, xs[len(fixed) :], axes)])
 
-    def step(*xs: Any) -> list[Any]:
-        found[:] = b.run(body, given(fixed, xs))
-        return [b.along(v, d) for v, d in zip(found, axes, strict=True)]
+    def attempt(axes: Axes) -> tuple[tuple[Program, list[Any]], Axes]:
+        found: list[Value] = []
+
+        def step(*xs: Any) -> list[Any]:
+            found[:] = run(body, fixed, axes, xs)
+            return [b.along(v, d) for v, d in zip(found, axes, strict=True)]
+
+        start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
+        made = stage(step, [*types[n:], *map(typeof, start)], body.name)
+        return (made, start), [v.axis for v in found]
+
+    (made, start), axes = _settled_loop(b, [v.axis for v in carry], attempt)
 
     def goes_on(*xs: Any) -> list[Any]:
+        (v,) = run(test or cond, first, axes, xs)
         if test is None:
-            (v,) = b.run(cond, given(first, xs))
             if v.axis is not None:
                 raise NotByLane
             return [v.array]
-        (v,) = b.run(test, given(first, xs))
         if v.axis not in (None, 0):
             raise NotByLane
         # If its elements are not the lanes, each block goes on until the last of all.
         return [bind(reduce_or, (v.array,), {"axes": (0,)})]
 
-    outside = b.adds_twice
-    while True:
-        b.adds_twice = False
-        start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
-        consts = [v.array for v in (*first, *fixed)]
-        types = [*map(typeof, start)]
-        made = stage(step, [*[typeof(v.array) for v in fixed], *types], body.name)
-        widened = [v.axis if d is None else d for v, d in zip(found, axes, strict=True)]
-        if widened == axes:
-            break
-        axes = widened
-    if b.adds_twice:
-        raise NotByLane
-    b.adds_twice = outside
-    tested = stage(goes_on, [*[typeof(v.array) for v in first], *types], cond.name)
+    tested = stage(goes_on, [*types[:n], *map(typeof, start)], cond.name)
     (tested, more), (made, captured) = hoist_constants(tested), hoist_constants(made)
     how = {"cond_consts": len(more) + n, "body_consts": len(captured) + m - n}
     operands = [*more, *consts[:n], *captured, *consts[n:], *start]
@@ -225,13 +231,11 @@ class _Same:
         if x.__class__ is Literal:
             return y.__class__ is Literal and (x.value, x.type) == (y.value, y.type)
         p, q = self.makers.get(x), self.makers.get(y)
-        if p is None or q is None or p.primitive is not q.primitive or p.params != q.params:
+        if p is None or q is None or p.primitive is not q.primitive:
             return False
-        return p.outputs.index(x) == q.outputs.index(y) and all(map(self, p.inputs, q.inputs))
-
-
-def _slice(t: ArrayType) -> ArrayType:
-    return t.update(shape=t.shape[1:])
+        if p.outputs.index(x) != q.outputs.index(y) or not same_parameters(p, q):
+            return False
+        return all(map(self, p.inputs, q.inputs))
 
 
 RULES.update({Cond: _branches, Scan: _looped, While: _while})

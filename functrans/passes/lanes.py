@@ -17,6 +17,7 @@ lanes is not a multiple of the block.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Program, Var, hoist_constants, program_of
@@ -57,8 +58,8 @@ class Lanes(NamedTuple):
 
     def replaced(self, equations: Sequence[Equation], by: Equation) -> list[Equation]:
         """Return the equations with the loops, and what is between them, replaced by one."""
-        behind = _reached(equations, self.inside, lambda e: (e.inputs, e.outputs))
-        others = [e for e in equations if e not in set(self.inside)]
+        behind, inside = _reached(equations, self.inside, lambda e: (e.inputs, e.outputs)), set(self.inside)
+        others = [e for e in equations if e not in inside]
         return [*[e for e in others if e not in behind], by, *[e for e in others if e in behind]]
 
 
@@ -78,8 +79,8 @@ def lanes(program: Program, why_not: Problem) -> list[Lanes]:
     found: list[Lanes] = []
     for n, loops in together.items():
         # Those found before count as one operation each: none is part of others, nor are there circles.
-        left = [e for e in loops if e in set(program.equations)]
-        for more in _groups(program, n, left, why_not):
+        here = set(program.equations)
+        for more in _groups(program, n, [e for e in loops if e in here], why_not):
             found.append(more)
             outputs = [v for v in more.part.outputs if v.__class__ is Var]
             call = Equation(one_kernel, more.part.inputs, tuple(outputs), {"program": more.part})
@@ -133,7 +134,7 @@ def _by_blocks(program: Program, n: int, outside: Outside, why_not: Problem) -> 
     if its operations mix lanes, or cannot be in a kernel."""
     for size in dict.fromkeys([_size_for(n, most) for most in SIZES]):
         try:
-            made = stage(lambda *xs: _blocks(program, n, size, outside, xs), program.in_types, "lanes")  # noqa: B023
+            made = stage(partial(_blocks, program, n, size, outside), program.in_types, "lanes")
         except Uneven:
             continue
         except NotByLane:
@@ -162,7 +163,7 @@ def _zeros(t: ArrayType) -> Any:
     return random_wrap(zeros, impl=impl_of(t.dtype)) if is_key_dtype(t.dtype) else zeros
 
 
-def _blocks(program: Program, n: int, size: int, outside: Outside, operands: Sequence[Any]) -> list[Any]:
+def _blocks(program: Program, n: int, size: int, outside: Outside, *operands: Any) -> list[Any]:
     """Run the program for each block of lanes."""
     k, blocks = len(operands), -(-n // size)
     starts = [_zeros(t) for t in program.out_types]

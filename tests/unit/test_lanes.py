@@ -70,8 +70,11 @@ def newton(x: Any, tolerance: float) -> Any:
         return root - change, change, count + 1
 
     start = jnp.stack([1 + x[0] ** 2, 3.0]), 1 + 0 * x, 0
-    goes_on = lambda c: jnp.max(jnp.abs(c[1])) > tolerance * (1 + x[1] ** 2)  # noqa: E731
-    return lax.while_loop(lambda c: goes_on(c) & (c[2] < 40), step, start)
+
+    def goes_on(c: Any) -> Any:
+        return (jnp.max(jnp.abs(c[1])) > tolerance * (1 + x[1] ** 2)) & (c[2] < 40)
+
+    return lax.while_loop(goes_on, step, start)
 
 
 def counted(x: Any, n: Any) -> Any:
@@ -232,7 +235,10 @@ def shared_while(x: Any) -> Any:
 
 def crossed(x: Any, y: Any) -> Any:
     """Each of two groups of loops reads what the other has made."""
-    step = lambda c, t: (c * t + 1, None)  # noqa: E731
+
+    def step(c: Any, t: Any) -> Any:
+        return c * t + 1, None
+
     first = lax.scan(step, x, TIMES)[0]
     other = lax.scan(step, y + jnp.sum(jnp.sin(first)), TIMES)[0]
     second = lax.scan(step, y * 2, TIMES)[0]
@@ -240,7 +246,9 @@ def crossed(x: Any, y: Any) -> Any:
 
 
 def shared_noise(x: Any, key: Any) -> Any:
-    step = lambda c, i: (c / 2 + random.normal(random.fold_in(key, i), c.shape), None)  # noqa: E731
+    def step(c: Any, i: Any) -> Any:
+        return c / 2 + random.normal(random.fold_in(key, i), c.shape), None
+
     return lax.scan(step, x, jnp.arange(6))[0]
 
 
@@ -263,7 +271,10 @@ def test_what_looks_like_lanes(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr("functrans.passes.lanes.SIZES", (8,))
     if is_by_blocks:
         monkeypatch.setattr("functrans.passes.lanes._ANEW", np.inf)
-    made = lambda *xs: f(*xs)  # noqa: E731
+
+    def made(*xs: Any) -> Any:
+        return f(*xs)
+
     if is_by_blocks is not None:
         assert ft.passes.explain(made)(*args).loops[0].is_by_blocks is is_by_blocks
     assert_close(ft.jit(made)(*args), ft.jit(lambda *xs: f(*xs), cpu="plain")(*args), 1e-5)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from functrans.caching import memo_as
-from functrans.ir.program import Equation, Program
+from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives.base import (
     Cost,
@@ -274,3 +274,15 @@ def _retaking(linear: Program, takes: Sequence[int], types: Sequence[ArrayType])
         return evaluate(linear, [*[args[i] for i in takes], *args[len(types) :]])
 
     return stage(run, [*types, *linear.in_types[len(takes) :]], linear.name)
+
+
+def with_common_captures(parts: Sequence[tuple[Program, Sequence[Any]]]) -> tuple[list[Any], list[Program]]:
+    """Merge the captured values of several programs, their leading operands; return them, and programs that
+    take all."""
+    captured: dict[int, Any] = {id(x): x for _, values in parts for x in values}
+    programs = []
+    for program, values in parts:
+        mine = {id(x): v for x, v in zip(values, program.inputs, strict=False)}
+        before = [mine.get(i) or Var(typeof(x)) for i, x in captured.items()]
+        programs.append(program.replace(inputs=(*before, *program.inputs[len(values) :])))
+    return list(captured.values()), programs
