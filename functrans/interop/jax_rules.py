@@ -176,8 +176,10 @@ def _along(mesh_axis: Any, y: Any, dim: int | None) -> Any:
     return _typed(y, jax.sharding.NamedSharding(jax.sharding.get_abstract_mesh(), spec))
 
 
-def without_unread(used: list[bool], eqn: Any) -> tuple[list[bool], Any]:
-    """Apply the DCE rule: return which operands are used, and the equation (None: it is dead)."""
+def without_unread(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
+    """Apply the DCE rule: return which operands are used, and the equation (None: it is dead). JAX
+    0.12 tells between `used` and the equation which references are read later: we take none."""
+    eqn = rest[-1]
     if eqn.effects:
         return [True] * len(eqn.invars), eqn
     if not any(used):

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax._src.core import ClosedJaxpr, DebugInfo, Jaxpr, empty_ref_p, ref_p
+from jax._src.core import DebugInfo, Jaxpr, empty_ref_p, ref_p
 from jax._src.state.discharge import discharge_state
 
 from functrans import errors, jax_trace
@@ -129,7 +129,7 @@ def _of_values(eqn: Any) -> Any:
     results and the final values."""
     names = DebugInfo("references", eqn.primitive.name, None, None)
     alone = Jaxpr([], eqn.invars, eqn.outvars, [eqn], eqn.effects, debug_info=names)
-    return discharge_state(ClosedJaxpr(alone, ()))
+    return discharge_state(walk.close(alone))
 
 
 def _known(x: Any) -> Reference:

@@ -7,11 +7,22 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src.core import ClosedJaxpr, jaxpr_as_fun
+from jax._src.core import jaxpr_as_fun
 
 from functrans import lax
 from functrans.flags import flags
-from functrans.interop.jaxprs.walk import Imported, like, means, opaque, plain, repeated, same, spread, traced
+from functrans.interop.jaxprs.walk import (
+    Imported,
+    close,
+    like,
+    means,
+    opaque,
+    plain,
+    repeated,
+    same,
+    spread,
+    traced,
+)
 from functrans.ir.program import PRIMITIVES
 from functrans.ir.types import ArrayType, dtype_class, float0
 from functrans.lax.arguments import mode_of, promises
@@ -269,7 +280,7 @@ def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
         return PRIMITIVES[name.replace("-", "_")](x, i, u, **how)
     # lax.scatter_apply: the function of all elements, where something is scattered to
     t, count = typeof(x), np.dtype(np.int32)
-    each = jaxpr_as_fun(ClosedJaxpr(body, ()))
+    each = jaxpr_as_fun(close(body))
     for _ in t.shape:
         each = jax.vmap(each)
     changed = Imported(*traced(each, [t, t]), "scatter_apply")([x, x])[0]

@@ -20,7 +20,7 @@ from functrans.interop.jaxprs.walk import (
     Imported,
     OneEquation,
     abstract,
-    closed_like,
+    close,
     constants_of,
     exactly,
     kind_of,
@@ -66,7 +66,7 @@ _WITH_RULES = ("custom_jvp_call", "custom_vjp_call")
 @means("jit closed_call call eval_jaxpr custom_partitioning")
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
-    closed = closed_like(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
+    closed = close(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
     values = _laid_out(operands, p.get("in_shardings", ()))
     if _is_written_out(closed.jaxpr, is_inlined(p.get("inline"))):
         outs = run(closed.jaxpr, constants_of(closed), values)
@@ -124,7 +124,7 @@ def _without_types(program: Program) -> Program:
 @means("remat2")
 def _checkpoint(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    made, consts = program(closed_like(p["jaxpr"]), "checkpoint")
+    made, consts = program(close(p["jaxpr"]), "checkpoint")
     if p.get("differentiated"):  # recomputed in the backward pass, not now
         if p["prevent_cse"]:
             values = optimization_barrier(*values)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jax._src.core import ClosedJaxpr
-
 from functrans.interop.jaxprs.walk import (
+    close,
     exactly,
     like,
     means,
@@ -158,7 +157,7 @@ def _reduce(eqn: Any, *values: Any) -> Any:
 def _computation(jaxpr: Any, consts: Sequence[Any]) -> Program | None:
     """Return a computation on scalars as a program; None if it closes over arrays."""
     if not consts:
-        return program(ClosedJaxpr(jaxpr, ()), "computation")[0]
+        return program(close(jaxpr), "computation")[0]
     if any([v.aval.shape for v in jaxpr.constvars]):
         return None
 

@@ -13,14 +13,7 @@ from itertools import compress
 from typing import Any
 
 import jax
-from jax._src.core import (
-    ClosedJaxpr,
-    DebugInfo,
-    DropVar,
-    NamedAxisEffect,
-    internal_mutable_array_effect,
-    jaxpr_as_fun,
-)
+from jax._src.core import DebugInfo, DropVar, NamedAxisEffect, internal_mutable_array_effect, jaxpr_as_fun
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
 from jax._src.hijax import call_hi_primitive_p
@@ -36,6 +29,7 @@ from functrans.interop.jaxprs.walk import (
     Imported,
     OneEquation,
     abstract,
+    close,
     constants_of,
     in_jaxpr,
     makes_arrays,
@@ -289,7 +283,7 @@ def _whole(jaxpr: Any, *values: Any) -> Flat:
     other equation becomes one call of JAX."""
     names = DebugInfo("jax_call", jaxpr.debug_info.func_src_info, None, None)
     inputs = [*jaxpr.constvars, *jaxpr.invars]
-    closed = ClosedJaxpr(jaxpr.replace(constvars=[], invars=inputs, debug_info=names), ())
+    closed = close(jaxpr.replace(constvars=[], invars=inputs, debug_info=names))
     if internal_mutable_array_effect in jaxpr.effects:
         closed = discharge_state(closed)
         if makes_arrays(closed.jaxpr):

@@ -16,8 +16,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax._src import core
 from jax._src.config import eager_constant_folding
-from jax._src.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr_eqn
+from jax._src.core import DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr_eqn
 
 from functrans import errors
 from functrans.caching import Cache, CachePerFunction
@@ -274,9 +275,10 @@ def converted(closed: Any, name: str) -> tuple[Program, tuple[Any, ...]]:
     return made, (*captured, *consts)
 
 
-def closed_like(jaxpr: Any) -> Any:
-    """Return a jaxpr, without constants if it is open, as a closed one."""
-    return jaxpr if hasattr(jaxpr, "consts") else ClosedJaxpr(jaxpr, ())
+def close(jaxpr: Any) -> Any:
+    """Return a jaxpr, without constants if it is open, as a closed one: the two are one class from
+    JAX 0.11 on."""
+    return jaxpr if hasattr(jaxpr, "consts") else core.ClosedJaxpr(jaxpr, ())
 
 
 # --- errors and places ----------------------------------------------------------------------------
@@ -358,7 +360,7 @@ class OneEquation:
         dropped = DropVar
         self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
-        self.closed_alone = ClosedJaxpr(alone, ())
+        self.closed_alone = close(alone)
         self.fun = jaxpr_as_fun(self.closed_alone)
         self.types = tuple([type_of_aval(v.aval) for v in self.inputs])
         self.out_types = tuple([type_of_aval(v.aval) for v in self.outputs])
