@@ -45,6 +45,7 @@ class Bridge(Trace):
         super().__init__()
         self.parent: Any = parent
         self.stages: bool = stages
+        self.requires_low = False  # JAX does not expand its high-level operations for us
 
 
 # The only bridges above eager evaluation: the current trace is part of JAX's cache keys.

@@ -24,7 +24,6 @@ from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
 from jax._src.core import (
     NamedAxisEffect,
-    ShapedArray,
     Trace,
     jaxprs_in_params,
     pytype_aval_mappings,
@@ -32,7 +31,6 @@ from jax._src.core import (
     trace_ctx,
 )
 from jax._src.core import typeof as aval_of
-from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
 
 from functrans import errors, runtime
@@ -150,7 +148,11 @@ def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
 @_at_home
 def _process_primitive(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /) -> Any:
     if not (primitive in references.MAKING or _is_ours(self, values, params)):
-        return self.parent.process_primitive(primitive, values, params)
+        avals = [aval_of(x) for x in values]
+        return primitive.bind_with_trace(self.parent, values, avals, params)
+    if _is_expanded(primitive, values, params):
+        with set_current_trace(self):
+            return primitive.to_lojax(*values, **params)
     if trace_ctx.trace is self.parent:
         return _apply(self, primitive, values, params)
     with set_current_trace(self.parent):
@@ -205,15 +207,13 @@ def _known(x: Any, stages: bool) -> Any:
     return walk.number(x, aval_of(x))
 
 
-_bind_high = call_hi_primitive_p.bind_with_trace
-
-
-def _bind_high_level(trace: Any, values: Sequence[Any], avals: Any, params: dict[str, Any], /) -> Any:
-    """Bind a high-level operation. JAX's `custom_root` is one since 0.11, and JAX expands it, without its
-    rules, for a trace that only takes low-level ones. Ours keep it."""
-    if trace.__class__ is Bridge and _is_ours(trace, values) and all([type(a) is ShapedArray for a in avals]):
-        return trace.process_primitive(call_hi_primitive_p, values, params)
-    return _bind_high(trace, values, avals, params)
+def _is_expanded(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> bool:
+    """Return whether JAX expands a high-level operation, or a call or loop with one inside: only where
+    operands are of a user's own types. Its expansion may lose its derivative (`ldexp`, `custom_root`)."""
+    if "is_high" not in vars(primitive):
+        return False
+    avals = [aval_of(x) for x in values]
+    return any([a.is_high for a in avals]) and bool(primitive.is_high(*avals, **params))
 
 
 # --- functions with custom rules ------------------------------------------------------------------
@@ -418,7 +418,6 @@ def _attach() -> None:
     for name, method in methods.items():
         assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
         setattr(Bridge, name, method)
-    call_hi_primitive_p.def_bind_with_trace(_bind_high_level)
     for kind in (Tracer, Dual, Jet):  # direct entries are faster than JAX's lookup by base class
         pytype_aval_mappings[kind] = lambda x: x.aval
         dtypes.register_canonicalize_value_handler(kind, None)

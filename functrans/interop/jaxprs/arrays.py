@@ -29,7 +29,7 @@ from functrans.lax.arguments import mode_of, promises
 from functrans.lax.contraction import contraction_options
 from functrans.primitives.distributed.collective import fold, unfold
 from functrans.primitives.elementwise.conversion import bitcast_convert_type, convert_element_type, flipped
-from functrans.primitives.elementwise.families import lt
+from functrans.primitives.elementwise.families import add, lt, mul
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather
 from functrans.primitives.random import bits as prims
@@ -46,7 +46,7 @@ same("eq ne lt le gt ge")
 same("not and or xor population_count clz")
 same("shift_left shift_right_logical shift_right_arithmetic")
 same("asin acos atan sinh cosh asinh acosh atanh")
-same("erf erfc erf_inv lgamma digamma polygamma zeta")
+same("erf erf_inv lgamma digamma polygamma zeta")
 same("bessel_i0e bessel_i1e igamma igammac igamma_grad_a")
 same("regularized_incomplete_beta")
 same("copy stop_gradient")
@@ -60,6 +60,21 @@ like("clamp")
 like("conj")
 like("add_any", ours="add")
 like("optimization_barrier")
+
+
+@means("erfc")
+def _erfc(eqn: Any, x: Any) -> Any:
+    return PRIMITIVES["erfc"](x) if eqn.params.get("accuracy") is None else opaque(eqn, x)
+
+
+@means("polynomial")
+def _polynomial(eqn: Any, *values: Any) -> Any:
+    """Horner's rule, written out: for more than eight coefficients JAX writes a loop."""
+    x, *coefficients = [spread(v, eqn.outvars[0].aval.shape) for v in values]
+    y = coefficients.pop()
+    while coefficients:
+        y = add(mul(y, x), coefficients.pop())
+    return y
 
 
 @means("exp exp2 expm1 log log1p log2 sqrt rsqrt cbrt logistic sin cos tan tanh")

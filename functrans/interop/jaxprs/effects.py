@@ -12,7 +12,7 @@ from jax._src.debugging import _format_print_callback
 from functrans import lax
 from functrans import pytrees as tree
 from functrans.interop.jaxprs.walk import each_like, means, plain, type_of_aval
-from functrans.ir.source import brief
+from functrans.ir.program import Literal
 from functrans.lax.arguments import invalid
 from functrans.lax.collective import extreme, members, over
 from functrans.primitives.calls import callback as calls
@@ -20,7 +20,7 @@ from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import index_axis, reshape, squeeze
-from functrans.trace import AnyTracer, typeof
+from functrans.trace import concrete_value, typeof
 
 # --- calls of Python ------------------------------------------------------------------------------
 
@@ -109,16 +109,18 @@ def _all_to_all(eqn: Any, x: Any) -> Any:
     return prims.all_to_all(x, **_group(eqn), split=p["split_axis"], concat=p["concat_axis"])
 
 
-@means("pbroadcast")
-def _pbroadcast(eqn: Any, x: Any) -> Any:
-    group, source = _group(eqn), eqn.params["source"]
-    if isinstance(source, AnyTracer):
-        raise invalid("pbroadcast", f"source must be a Python int, got {brief(source)}")
-    n = members("pbroadcast", group)
-    if not 0 <= source < n:
-        raise invalid("pbroadcast", f"source {source} must lie in 0..{n - 1}, the examples")
+@means("pbroadcast pbroadcast_dynamic")  # the source is a parameter, or an operand
+def _pbroadcast(eqn: Any, x: Any, *sources: Any) -> Any:
+    group, source = _group(eqn), (*sources, eqn.params.get("source"))[0]
     rows = prims.all_gather(reshape(x, shape=(1, *typeof(x).shape)), **group, dimension=0)
-    return index_axis(rows, 0, source)
+    given = getattr(source, "ref", None)
+    known = given.value if isinstance(given, Literal) else concrete_value(source)
+    if known is None:
+        return lax.dynamic_index_in_dim(rows, source, 0, keepdims=False)
+    n = members("pbroadcast", group)
+    if not 0 <= known < n:
+        raise invalid("pbroadcast", f"source {known} must lie in 0..{n - 1}, the examples")
+    return index_axis(rows, 0, int(known))
 
 
 @means("ragged_all_to_all")

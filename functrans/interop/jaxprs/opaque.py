@@ -40,7 +40,7 @@ from functrans.interop.jaxprs.walk import (
 )
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, is_inexact
 from functrans.jax_trace import settings
 from functrans.primitives.calls.callback import Calls
 from functrans.primitives.calls.captured import closed
@@ -261,6 +261,16 @@ def _other(eqn: Any, *values: Any) -> Flat:
         raise no_arrays(eqn)
     body = body_of(in_jaxpr(eqn))
     return body.results(jax_call(*body.operands(values), body=body))
+
+
+@means("call_hi_primitive")
+def _high_level(eqn: Any, *values: Any) -> Flat:
+    """A high-level operation of JAX: expanded if its results have no derivative, which an expansion
+    may lose."""
+    if any([is_inexact(getattr(v.aval, "dtype", "float32")) for v in eqn.outvars]):
+        return _other(eqn, *values)
+    closed, _ = traced(partial(call_hi_primitive_p.to_lojax, **eqn.params), [typeof(x) for x in values])
+    return run(closed.jaxpr, constants_of(closed), values)
 
 
 def no_arrays(eqn: Any) -> errors.NotSupported:

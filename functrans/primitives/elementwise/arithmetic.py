@@ -10,7 +10,7 @@ from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import chlo, hlo
 from functrans.primitives.base import sum_of
-from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
 from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.elementwise.families import (
     ANY,
@@ -36,7 +36,15 @@ from functrans.trace import bind, typeof
 
 
 class Sign(Unary):
-    """-1, 0 or 1; zeros and NaN are unchanged; x / |x| for complex numbers."""
+    """-1, 0 or 1; zeros and NaN are unchanged; x / |x| for complex numbers, which turns with x."""
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        (x,), (dx,) = primals, tangents
+        if dtype_class(typeof(x).dtype) != "complex":
+            return None
+        turned = sub(mul(real(out), imag(dx)), mul(imag(out), real(dx)))
+        angle = div(turned, one_for_zero(abs_(x)))
+        return complex_(neg(mul(imag(out), angle)), mul(real(out), angle))
 
     def lower(self, ctx: Any, x: Any) -> Any:
         t = ctx.in_types[0]
@@ -216,4 +224,6 @@ min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)
 rem: Rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
 pow_: Pow = Pow("pow", FLOATS, op=hlo.power, numpy=np.power, flops=10)
 integer_pow: IntegerPow = IntegerPow()
-nextafter: Binary = Binary("nextafter", ("float",), None, op=chlo.next_after)
+nextafter: Binary = Binary(
+    "nextafter", ("float",), (lambda x, y, out: full_like(x, 1), None), op=chlo.next_after
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
@@ -103,5 +104,5 @@ class Abs(Unary):
 real: Part = Part("real", ("complex",), linear=True, result=real_dtype)
 imag: Part = Part("imag", ("complex",), linear=True, result=real_dtype)
 conj: Conj = Conj("conj", ("float", "complex"), op=hlo.complex, linear=True)
-abs_: Abs = Abs("abs", ("int", "float", "complex"), result=real_dtype)
+abs_: Abs = Abs("abs", ("int", "float", "complex"), via={"complex": jax.lax.abs}, result=real_dtype)
 complex_: Complex = Complex("complex", ("float",), numpy=np.add, op=hlo.complex)

@@ -101,7 +101,7 @@ class Unary(Elementwise):
     deriv   : (x, y) -> dy/dx, given y = f(x)
     tangent : (dx, x, y) -> dy, linear in dx, if that is shorter than dx * deriv
     numpy, op : the NumPy function and the StableHLO or CHLO operation, found by name if possible
-    via     : a JAX function by which complex operands are lowered
+    via     : the JAX function by which operands of a class of dtypes are lowered
     result  : dtype -> dtype of the result, if it differs
     """
 
@@ -114,7 +114,7 @@ class Unary(Elementwise):
         tangent: Callable[[Any, Any, Any], Any] | None = None,
         numpy: Callable[..., Any] | None = None,
         op: Callable[..., Any] | None = None,
-        via: Callable[..., Any] | None = None,
+        via: dict[str, Callable[..., Any]] | None = None,
         linear: bool = False,
         result: Callable[[Any], Any] | None = None,
         flops: int = 1,
@@ -125,7 +125,7 @@ class Unary(Elementwise):
         self.numpy: Any = numpy or getattr(np, name)
         self.op: Any = op or operation_named(name)
         self.op_name: str | None = operation_name(self.op)
-        self.via = via
+        self.via: dict[str, Callable[..., Any]] = via or {}
         self.linear_in: tuple[int, ...] = (0,) if linear else ()
         self.result = result
         self.flops: float = flops
@@ -150,8 +150,8 @@ class Unary(Elementwise):
         return w.cast(text, self.numpy)
 
     def lower(self, ctx: Any, x: Any) -> Any:
-        if self.via is not None and dtype_class(ctx.in_types[0].dtype) == "complex":
-            return ctx.via_jax(self.via, x)[0]
+        if self.via and (via := self.via.get(dtype_class(ctx.in_types[0].dtype))):
+            return ctx.via_jax(via, x)[0]
         return ctx.op(self.op_name, [x]) if self.op_name else self.op(x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
@@ -170,13 +170,13 @@ class Unary(Elementwise):
 
 class Binary(Elementwise):
     """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, functions of (x, y,
-    out), or None if zero, as both are by default; None in place of both: there is no derivative."""
+    out), or None if zero, as both are by default."""
 
     def __init__(
         self,
         name: str,
         takes: tuple[str, ...],
-        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] | None = (None, None),
+        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None),
         *,
         numpy: Callable[..., Any] | None = None,
         op: Callable[..., Any] | None = None,
@@ -220,8 +220,6 @@ class Binary(Elementwise):
         return ctx.op(self.op_name, [x, y]) if self.op_name else self.op(x, y)
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        if self.partials is None:
-            raise self.missing("jvp")
         total = None
         for dx, partial in zip(tangents, self.partials, strict=True):
             if dx is not None and partial is not None:
@@ -405,7 +403,11 @@ sub: Sub = Sub("sub", NUMBERS, numpy=np.subtract, op=hlo.subtract)
 mul: Mul = Mul("mul", NUMBERS, numpy=np.multiply, op=hlo.multiply)
 div: Div = Div("div", NUMBERS, numpy=np.divide, op=hlo.divide)
 square: Unary = Unary(
-    "square", NUMBERS, lambda x, y: mul(x, 2), op=lambda x: hlo.multiply(x, x), via=jax.lax.square
+    "square",
+    NUMBERS,
+    lambda x, y: mul(x, 2),
+    op=lambda x: hlo.multiply(x, x),
+    via={"complex": jax.lax.square},
 )
 
 one_minus_square: OneMinusSquare = OneMinusSquare(

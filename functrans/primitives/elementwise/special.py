@@ -73,7 +73,9 @@ erfc: Unary = Unary("erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=_
 erf_inv: Unary = Unary(
     "erf_inv", FLOAT, lambda x, y: mul(exp(square(y)), sqrt(pi) / 2), numpy=_wide("erfinv"), flops=20
 )
-lgamma: Unary = Unary("lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lgamma), flops=30)
+lgamma: Unary = Unary(
+    "lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lgamma), via={"float": jax.lax.lgamma}, flops=30
+)
 digamma: Unary = Unary(
     "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=_wide(_digamma), flops=30
 )

@@ -8,20 +8,25 @@ from typing import Any
 import jax
 import numpy as np
 
-from functrans.ir.types import ArrayType
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
+from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.families import (
     FLOATS,
     Binary,
     Unary,
     add,
     div,
+    full_like,
+    gt,
     mul,
     neg,
     one_minus_square,
     square,
     sub,
 )
+from functrans.primitives.elementwise.selection import select_n
+from functrans.trace import typeof
 
 
 class Accurate(Unary):
@@ -64,9 +69,19 @@ def _logistic(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
+def _asinh_slope(x: Any, y: Any) -> Any:
+    """1 / sqrt(x^2 + 1), also where the square of a real number overflows."""
+    slope, dtype = rsqrt(add(square(x), 1.0)), typeof(x).dtype
+    if dtype_class(dtype) == "complex":
+        return slope
+    size = abs_(x)
+    is_far = gt(size, 2.0 ** (jax.numpy.finfo(dtype).maxexp // 2 - 2))
+    return select_n(is_far, slope, div(1.0, select_n(is_far, full_like(x, 1), size)))
+
+
 exp: Accurate = Accurate("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
 exp2: Exp2 = Exp2("exp2", FLOATS, lambda x, y: mul(y, log_of(2)), op=hlo.exponential, flops=10)
-expm1: Accurate = Accurate("expm1", FLOATS, lambda x, y: add(y, 1.0), op=hlo.exponential_minus_one, flops=10)
+expm1: Accurate = Accurate("expm1", FLOATS, lambda x, y: exp(x), op=hlo.exponential_minus_one, flops=10)
 log: Accurate = Accurate("log", FLOATS, tangent=lambda dx, x, y: div(dx, x), flops=10)
 log1p: Accurate = Accurate(
     "log1p", FLOATS, tangent=lambda dx, x, y: div(dx, add(x, 1.0)), op=hlo.log_plus_one, flops=10
@@ -76,8 +91,12 @@ sqrt: Accurate = Accurate("sqrt", FLOATS, lambda x, y: div(0.5, y))
 rsqrt: Accurate = Accurate("rsqrt", FLOATS, lambda x, y: mul(div(y, x), -0.5), numpy=lambda x: 1 / np.sqrt(x))
 cbrt: Accurate = Accurate("cbrt", ("float",), lambda x, y: div(div(1 / 3, y), y), flops=10)
 
-sin: Accurate = Accurate("sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via=jax.lax.sin, flops=10)
-cos: Unary = Accurate("cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via=jax.lax.cos, flops=10)
+sin: Accurate = Accurate(
+    "sin", FLOATS, lambda x, y: cos(x), op=hlo.sine, via={"complex": jax.lax.sin}, flops=10
+)
+cos: Unary = Accurate(
+    "cos", FLOATS, lambda x, y: neg(sin(x)), op=hlo.cosine, via={"complex": jax.lax.cos}, flops=10
+)
 tan: Accurate = Accurate("tan", FLOATS, lambda x, y: add(square(y), 1.0), flops=10)
 asin: Unary = Unary("asin", FLOATS, lambda x, y: rsqrt(one_minus_square(x)), flops=10)
 acos: Unary = Unary("acos", FLOATS, lambda x, y: neg(rsqrt(one_minus_square(x))), flops=10)
@@ -95,7 +114,7 @@ atan2: Binary = Binary(
 sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), flops=10)
 cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), flops=10)
 tanh: Accurate = Accurate("tanh", FLOATS, lambda x, y: one_minus_square(y), flops=10)
-asinh: Unary = Unary("asinh", FLOATS, lambda x, y: rsqrt(add(square(x), 1.0)), flops=10)
+asinh: Unary = Unary("asinh", FLOATS, _asinh_slope, flops=10)
 acosh: Unary = Unary("acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), flops=10)
 atanh: Unary = Unary("atanh", FLOATS, tangent=lambda dx, x, y: div(dx, one_minus_square(x)), flops=10)
 logistic: Logistic = Logistic("logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10)

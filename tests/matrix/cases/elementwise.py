@@ -179,7 +179,7 @@ ARITHMETIC = [
     *binary("max", ANY, smooth=(0, 1)),
     *binary("min", ANY, smooth=(0, 1)),
     Case("max", [fixed([0.0, 1.0, 1.0]), fixed([0.0, 1.0, 2.0])], lax.max, {}, FLOATS, (), {}, "ties"),
-    *binary("nextafter", FLOATS),
+    *binary("nextafter", FLOATS, smooth=(0,)),
     *unary("abs", (*INEXACT, *INTS)),
 ]
 
@@ -245,6 +245,7 @@ COMPLEX_NUMBERS = [
     Case("complex", [normal(2, 3), normal(2, 3)], lax.complex, {}, ("float32", "float64"), (0, 1)),
     Case("abs", [fixed([0, 3 + 4j, -1j])], lax.abs, {}, COMPLEX, (), {}, "zero"),
     Case("sign", [fixed([0, 3 + 4j, -1j])], lax.sign, {}, COMPLEX, (), {}, "zero"),
+    Case("sign", [fixed([1 - 2j, 3 + 4j, -1j])], lax.sign, {}, COMPLEX, (0,), {}, "turned"),
 ]
 
 TRANSCENDENTAL = [
