@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from functrans import passes
 from functrans.flags import flags
 from functrans.ir.program import Program
@@ -122,6 +124,15 @@ def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
         kinds = [x.type for x in operands]
         operands = ir.Operation.create("stablehlo.optimization_barrier", kinds, operands).results
     return outlined(name, results, operands, xla_cpu_small_call="true")
+
+
+def with_threads(going: Any) -> Any:
+    """Return the condition of a loop such that XLA does not make the loop one kernel: none can read the
+    number of the replica, which is 0."""
+    replica = hlo.replica_id()
+    zero = ir.DenseElementsAttr.get(np.zeros((), np.uint32), type=ir.IntegerType.get_unsigned(32))
+    first = hlo.compare(replica, hlo.constant(zero), hlo.ComparisonDirectionAttr.get("EQ"))
+    return hlo.and_(going, first)
 
 
 def first_types(types: Sequence[Any]) -> list[Any]:

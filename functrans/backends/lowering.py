@@ -210,11 +210,14 @@ class Lowering:
         test: Callable[[Sequence[Any]], Any],
         body: Callable[[Sequence[Any]], Sequence[Any]],
         carry: Sequence[Any],
+        step: Sequence[Program],
     ) -> list[Any]:
-        """Emit `while test(carry): carry = body(carry)`; both functions emit operations."""
+        """Emit `while test(carry): carry = body(carry)`; both functions emit operations, those of the
+        programs `step`."""
+        is_shared = self.on_this_cpu and passes.threads.are_shared(step)
 
         def testing(xs: Sequence[Any]) -> Sequence[Any]:
-            return [test(xs)]
+            return [kernel_calls.with_threads(test(xs)) if is_shared else test(xs)]
 
         def stepping(xs: Sequence[Any]) -> Sequence[Any]:
             return self._with_tokens(body(xs))
@@ -279,6 +282,7 @@ class Lowering:
                 lambda xs: hlo.compare(xs[0], xs[1], direction),
                 lambda xs: [hlo.add(xs[0], self.full(unroll, kind)), xs[1], *turn(xs[0], xs[2:], unroll)],
                 [self.full(0, kind), stop, *values],
+                [program],
             )
             values = ended[2:]
         done = turns * unroll if turns > 1 else 0

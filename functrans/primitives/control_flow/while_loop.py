@@ -104,14 +104,15 @@ class While(HigherOrderPrimitive):
             return [*xs[:m], *ctx.emit(body, xs[n:])]
 
         if not jit.has_effects({"program": cond}):
-            return ctx.loop(test, step, operands)[m:]
+            return ctx.loop(test, step, operands, [cond, body])[m:]
 
         def step_and_test(xs: Sequence[Any]) -> list[Any]:
             """Test in the body: XLA drops a condition if it can count the steps."""
             new = step(xs[1:])
             return [test(new), *new]
 
-        return ctx.loop(lambda xs: xs[0], step_and_test, [test(operands), *operands])[1 + m :]
+        carry = [test(operands), *operands]
+        return ctx.loop(lambda xs: xs[0], step_and_test, carry, [cond, body])[1 + m :]
 
     # --- derivatives
 
