@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from functrans import passes
 from functrans.flags import flags
 from functrans.ir.program import Program
@@ -130,7 +128,7 @@ def with_threads(going: Any) -> Any:
     """Return the condition of a loop such that XLA does not make the loop one kernel: none can read the
     number of the replica, which is 0."""
     replica = hlo.replica_id()
-    zero = ir.DenseElementsAttr.get(np.zeros((), np.uint32), type=ir.IntegerType.get_unsigned(32))
+    zero: Any = ir.DenseElementsAttr.get(memoryview(bytes(4)), type=replica.type)
     first = hlo.compare(replica, hlo.constant(zero), hlo.ComparisonDirectionAttr.get("EQ"))
     return hlo.and_(going, first)
 

@@ -114,7 +114,7 @@ def _pbroadcast(eqn: Any, x: Any, *sources: Any) -> Any:
     group, source = _group(eqn), (*sources, eqn.params.get("source"))[0]
     rows = prims.all_gather(reshape(x, shape=(1, *typeof(x).shape)), **group, dimension=0)
     given = getattr(source, "ref", None)
-    known = given.value if isinstance(given, Literal) else concrete_value(source)
+    known: Any = given.value if isinstance(given, Literal) else concrete_value(source)
     if known is None:
         return lax.dynamic_index_in_dim(rows, source, 0, keepdims=False)
     n = members("pbroadcast", group)
