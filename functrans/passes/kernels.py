@@ -84,7 +84,7 @@ _COLUMNS = 128 * 128  # larger operands are not read column by column
 _PER_OPERATION = 64  # large products that cost as much as the start of an operation
 # XLA gives a thread 100,000 operations. A kernel of blocks takes a third of the time of one thread, or less.
 _FEW_CORES, _SHARED = 4, 400_000
-_MANY = 6000  # operations of a kernel: LLVM optimizes it as a whole, on one core
+_MANY = 8000  # operations of a kernel: LLVM optimizes it as a whole, on one core
 
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
 _KEYS = "key<fry>"  # other generators are XLA library calls
