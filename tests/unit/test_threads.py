@@ -16,7 +16,7 @@ import functrans as ft
 from functrans.passes import machines, threads
 from tests.support.versions import NEWEST
 
-LARGE = np.linspace(0, 1, 512 * 512, dtype=np.float32).reshape(512, 512)
+LARGE = np.linspace(0, 1, 1024 * 512, dtype=np.float32).reshape(1024, 512)
 
 
 def step(u: Any) -> Any:
@@ -50,7 +50,7 @@ def marks(f: Callable[..., Any], *args: Any) -> int:
 def test_large_steps_and_only_they_are_marked(name: str):
     f = LOOPS[name]
     assert marks(ft.jit(f), LARGE) == 1
-    assert marks(ft.jit(f), LARGE[:8, :8]) == 0
+    assert marks(ft.jit(f), LARGE[:400]) == 0
     assert marks(ft.jit(f, cpu="plain"), LARGE) == 0
     np.testing.assert_allclose(ft.jit(f)(LARGE), jax.jit(f)(LARGE), rtol=1e-6)
 
@@ -60,6 +60,11 @@ def test_loops_of_gradients_are_marked():
     assert marks(slope, LARGE) == 2
     wanted = jax.grad(lambda u: jnp.sum(LOOPS["scan"](u)))(LARGE)
     np.testing.assert_allclose(slope(LARGE), wanted, rtol=1e-5)
+
+
+def test_products_with_a_vector():
+    power = ft.jit(lambda m: lax.fori_loop(0, 4, lambda i, v: m @ v / 9, jnp.ones(1024)))
+    assert marks(power, np.ones((1024, 1024), np.float32)) == 1
 
 
 def test_no_mark_without_threads(monkeypatch: pytest.MonkeyPatch):
