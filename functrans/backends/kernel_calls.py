@@ -45,8 +45,10 @@ def may_be_used(jax_ctx: Any) -> bool:
 
 
 def is_for_one_device(jax_ctx: Any) -> bool:
-    """Return whether the module is not partitioned."""
-    return getattr(jax_ctx.module_context.axis_context, "num_devices", 1) == 1
+    """Return whether the module is not partitioned, or is what one device does in a `shard_map`."""
+    where = jax_ctx.module_context.axis_context
+    mapped = getattr(where, "manual_axes", None)
+    return mapped == frozenset(where.mesh.axis_names) if mapped else getattr(where, "num_devices", 1) == 1
 
 
 def _is_someone_elses() -> bool:

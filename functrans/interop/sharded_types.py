@@ -20,13 +20,18 @@ from typing import Any
 
 import jax
 from jax._src.config import eager_constant_folding
-from jax._src.core import set_current_trace
+from jax._src.core import jaxprs_in_params, set_current_trace
 
 from functrans import jax_trace, runtime
-from functrans.interop.jaxprs.walk import constants_of, exactly, run, type_of_aval
+from functrans.api.jit import jit
+from functrans.backends import xla
+from functrans.caching import Cache, exactly
+from functrans.interop.jaxprs.walk import constants_of, means, opaque, run, type_of_aval
+from functrans.interop.jaxprs.walk import exactly as with_types
 from functrans.interop.references import made_outside
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import settings
 from functrans.primitives.distributed.sharding import (
     automatic_axes,
     mesh_of_type,
@@ -46,7 +51,7 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
             raise made_outside(x)
 
     def body(*values: Any) -> list[Any]:
-        outs = exactly(run(closed.jaxpr, constants_of(closed), values), closed.out_avals)
+        outs = with_types(run(closed.jaxpr, constants_of(closed), values), closed.out_avals)
         return [
             sharding_constraint(y, sharding=a.sharding, typed=True) if a.sharding.mesh.explicit_axes else y
             for y, a in zip(outs, closed.out_avals, strict=True)
@@ -71,7 +76,7 @@ def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tu
     chosen = [equation.outvars.index(v) for v in closed.jaxpr.outvars]
 
     def of_part(*values: Any) -> list[Any]:
-        outs = exactly(run(inner, (), values), [v.aval for v in inner.outvars])
+        outs = with_types(run(inner, (), values), [v.aval for v in inner.outvars])
         return [outs[i] for i in chosen]
 
     return of_part, closed.consts
@@ -85,6 +90,57 @@ def jaxpr_of_map(mapped: Callable[..., Sequence[Any]], types: Sequence[Any]) -> 
     current = nullcontext() if bridge is None else set_current_trace(bridge)
     with current, eager_constant_folding(False), automatic_axes():
         return jax.make_jaxpr(mapped, axis_env=list(state.axes))(*avals)
+
+
+_MAPPED = Cache("functions that shard_map maps", 256)
+
+
+@means("shard_map")
+def _mapped(eqn: Any, *values: Any) -> Any:
+    """A `shard_map` of JAX maps a jitted function of ours, so that the passes see what one device does. It
+    stays as it is over some axes of a mesh only; if it maps one already, a derivative of which would no
+    longer be apart from the value; and if JAX then finds that a result varies along more axes."""
+    whole = eqn.params["newly_manual_axes"] == frozenset(eqn.params["mesh"].axis_names)
+    if not whole or _holds_ours(eqn.params["jaxpr"]):
+        return opaque(eqn, *values)
+    params = [(k, exactly(v)) for k, v in sorted(eqn.params.items())]
+    key = (*params, *[v.aval for v in eqn.invars], *state.axes, settings())
+    closed = _MAPPED.get(key) or _MAPPED.keep(key, _of_our_function(eqn))
+    if closed is _REFUSED:
+        return opaque(eqn, *values)
+    return run(closed.jaxpr, constants_of(closed), values, lambda e, xs: opaque(e, *xs))
+
+
+def _holds_ours(jaxpr: Any) -> bool:
+    inner = [j for e in jaxpr.eqns for j in jaxprs_in_params(e.params)]
+    return any([e.primitive in xla.PRIMITIVES for e in jaxpr.eqns]) or any(map(_holds_ours, inner))
+
+
+_REFUSED: Any = object()
+
+
+def _of_our_function(eqn: Any) -> Any:
+    """Return the jaxpr of a `shard_map` of our function."""
+    params = eqn.primitive.get_bind_params(eqn.params)
+    (fun,) = params.pop("subfuns")
+
+    def ours(*xs: Any) -> Any:
+        made: list[Any] = []  # JAX's flat tree of the results
+
+        def flat(*ys: Any) -> list[Any]:
+            made.append(fun(*ys))
+            return list(made[-1])
+
+        outs = jit(flat)(*xs)
+        return made[-1].update(outs)
+
+    def whole(*xs: Any) -> list[Any]:
+        return list(eqn.primitive.bind(*xs, subfuns=(ours,), **params))
+
+    try:
+        return jaxpr_of_map(whole, [v.aval for v in eqn.invars])
+    except Exception:  # JAX has traced the function before: the error is about our types
+        return _REFUSED
 
 
 def _mesh_of(values: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -121,6 +121,38 @@ if INSIDE:
         for jit in (as_it_is, ft.jit, jax.jit):
             assert_same(jit(both(ft, f(library)))(W, XS), want)
 
+    def test_the_passes_see_what_jax_maps():
+        """The loop of one device becomes a kernel, if all axes of the mesh are mapped."""
+
+        def orbit(y):
+            move = lambda y, _: (y + 0.1 * jnp.stack([y[1], -jnp.sin(y[0])]), None)  # noqa: E731
+            return jax.lax.scan(move, y, None, length=20)[0]
+
+        def kernels(**how):
+            f = jax.shard_map(
+                jax.vmap(jax.grad(lambda y: orbit(y)[0])), in_specs=P("i"), out_specs=P("i"), **how
+            )
+            assert_same(ft.jit(f)(many), jax.jit(f)(many))
+            return ft.jit(f).lower(many).as_text().count("xla_cpu_small_call")
+
+        many = jnp.sin(jnp.arange(512.0)).reshape(256, 2)
+        assert kernels(mesh=mesh)
+        grid = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("i", "j"))
+        assert not kernels(mesh=grid, axis_names={"i"})
+
+    def test_a_result_that_jax_finds_to_vary_less():
+        """Over the axis both results of the loop vary, if it is a part of ours."""
+
+        def f(x):
+            step = lambda c, _: (c / 2 + jax.lax.psum(jnp.sum(x), "i"), None)  # noqa: E731
+            return jax.lax.scan(step, 1.0, None, length=3)[0], x * 2
+
+        mapped = jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=(P(), P("i")))
+        slope = lambda m: m.grad(lambda x: sum(jnp.sum(y**2) for y in mapped(x)))  # noqa: E731
+        for jit in (as_it_is, ft.jit):
+            assert_same(jit(mapped)(XS), jax.jit(mapped)(XS))
+            assert_same(jit(slope(ft))(XS), jax.jit(slope(jax))(XS))
+
     def test_errors_of_jax_name_the_users_line():
         """JAX 0.11 says where it occurred."""
         layout = jax.sharding.NamedSharding(mesh, P("i"))
