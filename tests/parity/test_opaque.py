@@ -427,3 +427,28 @@ def test_what_jax_cannot_do_is_told_with_its_reason_and_the_line():
         ):
             assert part in told
     assert isinstance(error.value, NotImplementedError)
+
+
+# --- high-level operations of JAX -----------------------------------------------------------------
+
+HIGH_LEVEL = {
+    "ldexp": lambda x: J.ldexp(x, np.int32(2)),  # by bits, of which there is no derivative
+    "root": lambda x: L.custom_root(
+        lambda y: y * y - x, x * 0 + 1, lambda f, y: J.sqrt(x), lambda g, y: y / g(1.0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HIGH_LEVEL)
+def test_operations_inside_jitted_functions_and_loops_keep_their_derivatives(name: str):
+    f = HIGH_LEVEL[name]
+    slopes = {"ldexp": 4.0, "root": 0.25}
+    inside = {
+        "jit": lambda x: jax.jit(f)(x),
+        "scan": lambda x: L.scan(lambda c, _: (f(x) + 0 * c, None), x, None, length=2)[0],
+        "cond": lambda x: L.cond(x > 0, f, J.sin, x),
+        "checkpoint": lambda x: jax.checkpoint(f)(x),
+    }
+    for g in inside.values():
+        np.testing.assert_allclose(ft.grad(g)(4.0), slopes[name])
+        np.testing.assert_allclose(ft.jit(ft.vmap(jax.grad(g)))(np.float32([4, 4])), [slopes[name]] * 2)
