@@ -369,10 +369,21 @@ class AtRef:
         fill_value: Any = None,
         out_sharding: None = None,
         wrap_negative_indices: bool = True,
+        **strategy: Any,
     ) -> Any:
         """Return x[index]; `mode` chooses what indices out of bounds read, "fill": `fill_value`
-        (by default NaN, for integers the extreme value). Source: `jax.numpy.ndarray.at`.
+        (by default NaN, for integers the extreme value). With a `strategy`, of which JAX knows some
+        since 0.12, it is JAX's function. Source: `jax.numpy.ndarray.at`.
         """
+        if strategy:
+            return runtime.at_by_jax(self.array, self.index).get(
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                fill_value=fill_value,
+                wrap_negative_indices=wrap_negative_indices,
+                **strategy,
+            )
         fill = fill_of(fill_value, typeof(self.array).dtype, "at[].get")
         return getitem(
             self.array,

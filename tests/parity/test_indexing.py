@@ -16,6 +16,7 @@ import functrans.numpy as fnp
 from functrans.numpy.indexing import At, getitem
 from tests.parity.indices import MASK2, ONES, SHAPE, I, data
 from tests.support.closeness import assert_close
+from tests.support.versions import NEWEST
 
 J = np.array([[1], [-2]])
 
@@ -396,3 +397,21 @@ def test_keys():
         jax.vmap(lambda k, i: (k[i], k[0]))(keys, np.arange(5) % 2),
         0,
     )
+
+
+@pytest.mark.skipif(not NEWEST, reason="JAX has strategies since 0.12")
+def test_strategies():
+    x = jnp.asarray(data())
+
+    def run(m: Any, x: Any, i: Any) -> Any:
+        window = x.at[1:3, 2].get(strategy="static_slice")
+        rows = [x.at[i].get(strategy=s, mode="clip") for s in ("auto", "gather", "dynamic_slice")]
+        return window, rows, m.grad(lambda x: x.at[i].get(strategy="gather").sum())(x)
+
+    theirs = jax.jit(lambda x, i: run(jax, x, i))(x, 7)
+    assert_close(ft.jit(lambda x, i: run(ft, x, i))(x, 7), theirs, 1e-6)
+    for wrong in ("scatter", "fast", 1):
+        kind = TypeError if wrong == 1 else ValueError
+        for jit in (jax.jit, ft.jit):
+            with pytest.raises(kind, match="trategy"):
+                jit(lambda x, wrong=wrong: x.at[0].get(strategy=wrong))(x)
