@@ -1,6 +1,6 @@
 """Powers, for which a Python integer as exponent is told apart; logarithms of sums, whose custom
-derivative by JAX costs several times as much un-jitted; and sinc, whose derivatives of every order are
-right at 0. Floor division, remainders and rounding are JAX's.
+derivative by JAX costs several times as much un-jitted; and sinc, precise near all integers, whose
+derivatives of every order are near 0. Floor division, remainders and rounding are JAX's.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy.promotion import (
     BOOL,
@@ -16,6 +18,7 @@ from functrans.numpy.promotion import (
     align_all,
     broadcast_shape,
     cast,
+    cast_to,
     expand,
     mismatch,
     scalar,
@@ -23,13 +26,25 @@ from functrans.numpy.promotion import (
     value_of,
 )
 from functrans.numpy.ufuncs import numeric, refuse_out
-from functrans.primitives.elementwise.arithmetic import integer_pow, max_, pow_, rem
+from functrans.primitives.elementwise.arithmetic import integer_pow, max_, pow_, rem, round_
 from functrans.primitives.elementwise.bitwise import and_, shift_right_logical
 from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
-from functrans.primitives.elementwise.families import add, div, ge, lt, mul, ne, neg, square, sub
+from functrans.primitives.elementwise.families import (
+    add,
+    div,
+    eq,
+    full_like,
+    ge,
+    lt,
+    mul,
+    ne,
+    neg,
+    square,
+    sub,
+)
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log1p, sin
-from functrans.trace import Tracer, concrete_value, literal, typeof
+from functrans.trace import Tracer, concrete_value, typeof
 from functrans.typing import Array, ArrayLike
 
 __all__ = ["logaddexp", "logaddexp2", "pow", "power", "sinc"]
@@ -173,12 +188,29 @@ def sinc(x: Any, /) -> Any:
     Source: `jax.numpy.sinc`.
     """
     x = to_inexact(value_of(x, "sinc"))
-    z = mul(x, constant(x, math.pi))
-    # The Taylor series near 0, so that derivatives of every order are correct there.
-    small = lt(abs_(z), literal(1e-3, typeof(abs_(z))))
-    safe = select_n(small, z, same(z, 1))
-    z2 = square(select_n(small, same(z, 0), z))
-    series = same(z, 1 / 362880)
-    for coefficient in (-1 / 5040, 1 / 120, -1 / 6, 1.0):
-        series = add(mul(series, z2), same(z, coefficient))
-    return select_n(small, div(sin(safe), safe), series)
+    t = typeof(x)
+    if dtype_class(t.dtype) == "complex":
+        z = mul(x, constant(x, math.pi))
+        near = lt(abs_(z), full_like(abs_(z), 1))
+        far, inside = select_n(near, z, same(z, 1)), select_n(near, same(z, 0), z)
+        return select_n(near, div(sin(far), far), _sinc_series(inside))
+    x = abs_(cast_to(x, max(t.dtype, np.dtype("float32"))))
+    # sin(pi x) = sin(pi (x - n)) for an even n, sin(pi (n - x)) for an odd one: precise near integers.
+    n = round_(x, rounding_method=1)
+    r = select_n(ne(rem(n, 2), 0), sub(x, n), sub(n, x))
+    r = select_n(eq(x, math.inf), r, same(r, 0))
+    central, series = eq(n, 0), _sinc_series(mul(r, constant(r, math.pi)))
+    around = div(mul(r, series), select_n(central, x, same(x, 1)))
+    return cast_to(select_n(central, around, series), t.dtype)
+
+
+def _sinc_series(z: Any) -> Any:
+    """sin(z) / z for |z| <= pi/2, by its Taylor series: derivatives of every order are precise."""
+    z2, k, coefficients = square(z), 0, [1.0]
+    while abs(coefficients[0]) * (math.pi / 2) ** (2 * k) > np.finfo(typeof(z).dtype).eps / 8:
+        k += 1
+        coefficients.insert(0, (-1) ** k / math.factorial(2 * k + 1))
+    y = same(z, coefficients[0])
+    for c in coefficients[1:]:
+        y = add(mul(y, z2), same(z, c))
+    return y

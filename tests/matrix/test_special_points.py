@@ -84,3 +84,13 @@ def test_derivatives(arity: int):
         assert not told, "\n".join(told[:9])
 
     each(names, check)
+
+
+def test_sinc_at_integers():
+    x = np.float32([0, 1, -1, 2, 7, 1e6, np.inf])
+    np.testing.assert_array_equal(ft.numpy.sinc(x), x == 0)
+    slopes = ft.vmap(ft.grad(ft.numpy.sinc))(x[1:6])
+    np.testing.assert_allclose(slopes, [-1, 1, 1 / 2, -1 / 7, 1e-6], rtol=1e-6)
+    near = np.float32(0.01)  # where cos(z) / z - sin(z) / z^2 cancels
+    slope = -(np.pi**2) / 3 * 0.01 + np.pi**4 / 30 * 1e-6
+    np.testing.assert_allclose(ft.grad(ft.numpy.sinc)(near), slope, rtol=1e-6)
