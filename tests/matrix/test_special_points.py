@@ -19,7 +19,7 @@ import pytest
 import functrans as ft
 from tests.matrix.test_numpy import read_table
 from tests.support.libraries import functions
-from tests.support.versions import NEWEST, QUICK
+from tests.support.versions import NEWER, NEWEST, QUICK
 from tests.support.wide import each
 
 POINTS = np.array(
@@ -32,6 +32,8 @@ LONG = {"igamma", "igammac", "polygamma", "zeta"}
 OTHERWISE = {r"jnp\.logaddexp2?, \d at 1e\+10, 1e\+10$": "1/2 is the derivative, JAX has 1"}
 if not NEWEST:
     OTHERWISE[r"nn\.elu, 0 at -30, 1e\+10$"] = "exp(-30) * 1e10, JAX had 0"
+if not NEWER:
+    OTHERWISE[r"\w+\.a(rc)?cosh, 0 at -"] = "NaN, as its value, JAX had a number"
 
 
 def called(arity: int) -> list[str]:
@@ -84,6 +86,34 @@ def test_derivatives(arity: int):
         assert not told, "\n".join(told[:9])
 
     each(names, check)
+
+
+# Their derivatives of first and second order far out, also where x^2 is infinite.
+FAR = np.float32([1e18, 1e30, 3e38, np.inf])
+SLOPES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "erf": np.zeros_like,
+    "erfc": np.zeros_like,
+    "asinh": lambda x: 1 / np.abs(x),
+    "acosh": lambda x: 1 / np.abs(x),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_far_out(name: str):
+    f, x = getattr(ft.lax, name), FAR if name == "acosh" else np.concatenate([FAR, -FAR])
+    np.testing.assert_allclose(ft.vmap(ft.grad(f))(x), SLOPES[name](x), rtol=1e-6, atol=1e-37)
+    x = x[np.isfinite(x)] if name == "asinh" else x
+    np.testing.assert_allclose(ft.vmap(ft.grad(ft.grad(f)))(x), 0, atol=1e-35)
+    assert np.isnan(ft.grad(ft.grad(f))(np.nan))
+
+
+def test_the_slope_of_asinh_on_its_cut():
+    slope = ft.grad(ft.lax.asinh, holomorphic=True)
+    for sign in (1.0, -1.0):
+        for z in (complex(0.0, sign * 2), complex(-0.0, sign * 2)):
+            beside = z + np.copysign(1e-9, z.real)
+            np.testing.assert_allclose(slope(z), 1 / (np.sqrt(1 + beside**2)), rtol=1e-6, atol=1e-6)
+    assert abs(slope(1e30 + 1e30j) * (1e30 + 1e30j) - 1) < 1e-6
 
 
 def test_sinc_at_integers():

@@ -16,6 +16,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
+from tests.support.versions import NEWEST
 
 pytestmark = pytest.mark.smoke
 
@@ -194,3 +195,17 @@ def test_deeply_nested_functions_see_the_settings_and_contexts_of_their_thread()
     assert seen == [("rbg", True, 5)]
     np.testing.assert_array_equal(out, [4, 4, 4, 4])
     assert jax.config.jax_default_prng_impl == "threefry2x32"
+
+
+@pytest.mark.skipif(not NEWEST, reason="JAX has the flag since 0.12")
+def test_the_accurate_inverse_of_erf():
+    x = np.linspace(0.9, 1, 1001, dtype=np.float32)
+    run, found = ft.jit(lambda x: (lax.erf_inv(x), ft.vmap(ft.grad(lax.erf_inv))(x))), []
+    for accurate in (False, True):
+        jax.config.update("jax_accurate_erf_inv", accurate)
+        try:
+            np.testing.assert_array_equal(run(x)[0], jax.jit(jax.lax.erf_inv)(x))
+            found.append(run(x)[0])
+        finally:
+            jax.config.update("jax_accurate_erf_inv", False)
+    assert np.any(found[0] != found[1])

@@ -10,7 +10,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
-from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
 from functrans.primitives.elementwise.families import (
     FLOATS,
     Binary,
@@ -25,7 +25,7 @@ from functrans.primitives.elementwise.families import (
     square,
     sub,
 )
-from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.selection import clamp, select_n, stop_gradient
 from functrans.trace import typeof
 
 
@@ -70,13 +70,23 @@ def _logistic(x: np.ndarray) -> np.ndarray:
 
 
 def _asinh_slope(x: Any, y: Any) -> Any:
-    """1 / sqrt(x^2 + 1), also where the square of a real number overflows."""
-    slope, dtype = rsqrt(add(square(x), 1.0)), typeof(x).dtype
-    if dtype_class(dtype) == "complex":
-        return slope
+    """1 / sqrt(x^2 + 1) = r / sqrt((r x)^2 + r^2), where r is 1, or small for a large x, whose square
+    would overflow. Near i and -i, and for signs of zeros, the real part of the sum is a product."""
     size = abs_(x)
-    is_far = gt(size, 2.0 ** (jax.numpy.finfo(dtype).maxexp // 2 - 2))
-    return select_n(is_far, slope, div(1.0, select_n(is_far, full_like(x, 1), size)))
+    far = 2.0 ** (jax.numpy.finfo(typeof(size).dtype).maxexp // 2 - 2)
+    scale = clamp(full_like(size, 1.0), mul(size, 1 / far), full_like(size, 16 * far))
+    r = div(1.0, stop_gradient(scale))
+    if dtype_class(typeof(x).dtype) != "complex":
+        return mul(r, rsqrt(add(square(mul(r, x)), square(r))))
+    re, im = mul(r, real(x)), mul(r, imag(x))
+    slope = rsqrt(complex_(add(square(re), one_minus_square(im)), mul(mul(re, im), 2.0)))
+    slope = complex_(mul(r, real(slope)), mul(r, imag(slope)))
+    return select_n(gt(scale, 15 * far), slope, full_like(slope, 0))
+
+
+def _acosh_slope(x: Any, y: Any) -> Any:
+    """1 / sqrt(x^2 - 1), as two roots: of the right sign left of 0, and no square overflows."""
+    return mul(rsqrt(sub(x, 1.0)), rsqrt(add(x, 1.0)))
 
 
 exp: Accurate = Accurate("exp", FLOATS, lambda x, y: y, op=hlo.exponential, flops=10)
@@ -115,6 +125,6 @@ sinh: Unary = Unary("sinh", FLOATS, lambda x, y: cosh(x), flops=10)
 cosh: Unary = Unary("cosh", FLOATS, lambda x, y: sinh(x), flops=10)
 tanh: Accurate = Accurate("tanh", FLOATS, lambda x, y: one_minus_square(y), flops=10)
 asinh: Unary = Unary("asinh", FLOATS, _asinh_slope, flops=10)
-acosh: Unary = Unary("acosh", FLOATS, lambda x, y: rsqrt(sub(square(x), 1.0)), flops=10)
+acosh: Unary = Unary("acosh", FLOATS, _acosh_slope, flops=10)
 atanh: Unary = Unary("atanh", FLOATS, tangent=lambda dx, x, y: div(dx, one_minus_square(x)), flops=10)
 logistic: Logistic = Logistic("logistic", FLOATS, lambda x, y: mul(y, sub(1.0, y)), numpy=_logistic, flops=10)

@@ -271,6 +271,7 @@ TRANSCENDENTAL = [
         for name in ("log", "sqrt", "rsqrt", "acosh")
         for row in unary(name, INEXACT, 1.1, 3.0, tolerance=HALF)
     ],
+    Case("acosh", [fixed([-2 + 1j, -1 - 3j, 0.5 + 2j])], lax.acosh, {}, COMPLEX, (0,), {}, "left"),
     *unary("log1p", INEXACT, -0.5, 3.0, tolerance=HALF),
     *unary("cbrt", FLOATS, 0.5, 3.0, tolerance=HALF),
     *unary("tan", INEXACT, -1.0, 1.0, tolerance=HALF),
