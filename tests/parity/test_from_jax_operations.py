@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.extend import random as extended_random
 from jax.extend.core import primitives as operations
 
@@ -71,3 +72,20 @@ def test_values():
 
 def test_memory_to_be_written_to_holds_zeros():
     np.testing.assert_array_equal(from_jax(lambda: jax.lax.empty((2,), "float32"))(), [0, 0])
+
+
+@pytest.mark.parametrize("n", [3, 9, 100])
+def test_a_polynomial_of_many_coefficients_is_a_loop(n: int):
+    p, x = np.linspace(-1, 1, n).astype(np.float32), np.float32([0.5, -0.9, 1])
+
+    def f(p: Any, x: Any) -> Any:
+        return jnp.polyval(p, x)
+
+    slopes = ft.jit(jax.grad(lambda p, x: f(p, x).sum(), (0, 1)))
+    by_p, by_x = slopes(p, x)
+    np.testing.assert_allclose(ft.jit(f)(p, x), np.polyval(p, x), 1e-5)
+    np.testing.assert_allclose(by_p, np.vander(x, n).sum(0), 1e-5, 1e-6)
+    np.testing.assert_allclose(by_x, np.polyval(np.polyder(p), x), 1e-5)
+    names = [e.primitive.name for e in slopes.program(p, x).equations]
+    assert ("scan" in names) >= (n == 100)
+    assert names.count("mul") < 70

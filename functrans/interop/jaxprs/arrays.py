@@ -68,12 +68,14 @@ def _erfc(eqn: Any, x: Any) -> Any:
 
 
 @means("polynomial")
-def _polynomial(eqn: Any, *values: Any) -> Any:
-    """Horner's rule, written out: for more than eight coefficients JAX writes a loop."""
-    x, *coefficients = [spread(v, eqn.outvars[0].aval.shape) for v in values]
-    y = coefficients.pop()
-    while coefficients:
-        y = add(mul(y, x), coefficients.pop())
+def _polynomial(eqn: Any, x: Any, *coefficients: Any) -> Any:
+    """Horner's rule, written out; in a loop if it is long and the coefficients have one shape."""
+    shape = eqn.outvars[0].aval.shape
+    x, y, rest = spread(x, shape), spread(coefficients[-1], shape), coefficients[-2::-1]
+    if len(rest) > 64 and len({typeof(c).shape for c in rest}) == 1:
+        return lax.scan(lambda y, c: (add(mul(y, x), spread(c, shape)), None), y, stack(rest, 0))[0]
+    for c in rest:
+        y = add(mul(y, x), spread(c, shape))
     return y
 
 
