@@ -418,7 +418,8 @@ def _attach() -> None:
     for name, method in methods.items():
         assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
         setattr(Bridge, name, method)
-    for kind in (Tracer, Dual, Jet):  # direct entries are faster than JAX's lookup by base class
+    # Direct entries are faster than JAX's lookup by base class; views of references have only these.
+    for kind in (Tracer, Dual, Jet, references.Reference):
         pytype_aval_mappings[kind] = lambda x: x.aval
         dtypes.register_canonicalize_value_handler(kind, None)
     for name in OPERATORS:

@@ -32,6 +32,16 @@ def added_to(m: Any, x: Any) -> Any:
     return ref[...].prod() + before
 
 
+def by_views(m: Any, x: Any) -> Any:
+    if m is JAX:  # which refuses views of references under its transformations
+        return x[0] * 5 + x[2] * (x[2] + x[0])
+    ref = jax.new_ref(x)
+    view = ref.at[1:]
+    view[1] = view[1] + x[0]
+    view.at[0][...] = 5.0
+    return (ref[...] * J.array([0, 1, 0])).sum() * x[0] + view[1] * x[2]
+
+
 def at_traced_places(m: Any, x: Any) -> Any:
     ref = jax.new_ref(J.zeros(3))
     place = (x[0] > 0).astype("int32")
@@ -157,6 +167,7 @@ def in_jaxs_gradient(m: Any, x: Any) -> Any:
 ROWS = [
     read_and_written,
     added_to,
+    by_views,
     at_traced_places,
     to_which_gradients_are_added,
     frozen,
