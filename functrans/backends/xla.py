@@ -130,14 +130,20 @@ def _prepared(program: Program, preparation: Preparation, platform: str) -> Prog
 
 def run_program(program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
     """Apply a program to JAX values; while `jax.jit` traces, this records one equation."""
-    operands = [*program.values, *args]
-    mesh = mesh_of(program)
-    if mesh is not None and not laid_out_by_type(operands):  # so that jax.jit knows the devices
-        mesh, free = left_to_xla(mesh), jax.P.UNCONSTRAINED
-        operands = [
-            jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x))))
-            for x in operands
-        ]
+    mesh, operands = mesh_of(program), [*program.values, *args]
+    if mesh is None or laid_out_by_type(operands):
+        return _run_program(program, operands, preparation)
+    mesh, free = left_to_xla(mesh), jax.P.UNCONSTRAINED
+
+    def anyhow(xs: Sequence[Any]) -> list[Any]:
+        places = [jax.sharding.NamedSharding(mesh, jax.P(*[free] * np.ndim(x))) for x in xs]
+        return [jax.lax.with_sharding_constraint(x, s) for x, s in zip(xs, places, strict=True)]
+
+    # So that jax.jit knows the devices; there may be no operands, or none that is read.
+    return anyhow(_run_program(program, anyhow(operands), preparation))
+
+
+def _run_program(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
     closed, _ = hoist_constants(program)  # JAX keeps the parameters of its equations alive
     if not axes_inside(closed).isdisjoint(jax.sharding.get_abstract_mesh().manual_axes):
         return runtime.run_sharded(closed, operands, preparation)

@@ -277,3 +277,12 @@ else:
         got = ft.jit(f)(X)
         assert got.sharding.is_equivalent_to(jax.sharding.NamedSharding(mesh(), P("i", "j")), 2)
         same(got, X * 2)
+
+    @pytest.mark.parametrize("axes", [{"i", "j"}, {"i"}])
+    def test_of_constants(axes):
+        def total(x):
+            return jax.lax.psum(x, "i").sum()
+
+        f = jax.shard_map(total, mesh=mesh(), in_specs=P("i"), out_specs=P(), axis_names=axes)
+        same(ft.jit(lambda: f(jax_numpy.ones(4)))(), 4.0)
+        same(ft.jit(jax.grad(f))(X[:4, 0]), np.ones(4))  # the operand is not read
