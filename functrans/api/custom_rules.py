@@ -270,6 +270,7 @@ class custom_vjp(CustomDerivative[_P, _R]):
         bwd: Callable[..., PyTree],
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
+        generic_batching: bool = False,
     ) -> None:
         """Define the VJP rule.
 
@@ -280,6 +281,8 @@ class custom_vjp(CustomDerivative[_P, _R]):
           symbolic_zeros: pass fwd a `CustomVJPPrimal(value, perturbed)` for each array, and bwd a
             `SymbolicZero` for each zero cotangent.
           optimize_remat: accepted and ignored: this optimization is always on.
+          generic_batching: accepted and ignored: a cotangent that examples of a `vmap` share counts once,
+            whether or not JAX, which has the option since 0.12, is told so.
 
         Source: `jax.custom_vjp.defvjp`.
         """
