@@ -429,6 +429,12 @@ def test_what_jax_cannot_do_is_told_with_its_reason_and_the_line():
     assert isinstance(error.value, NotImplementedError)
 
 
+def test_a_jitted_function_that_returns_no_array():
+    f = jax.jit(lambda x: (x, L.create_token()))
+    with pytest.raises(errors.NotSupported, match=r"create_token .* not arrays"):
+        ft.jit(lambda x: f(x)[0])(V)
+
+
 # --- high-level operations of JAX -----------------------------------------------------------------
 
 HIGH_LEVEL = {

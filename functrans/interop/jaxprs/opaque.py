@@ -298,5 +298,8 @@ def _whole(jaxpr: Any, *values: Any) -> Flat:
         closed = discharge_state(closed)
         if makes_arrays(closed.jaxpr):
             return run(closed.jaxpr, constants_of(closed), values)
+    returned = [v for v in jaxpr.outvars if not isinstance(v.aval, jax.core.ShapedArray)]
+    if returned:
+        raise no_arrays(next(e for e in jaxpr.eqns if returned[0] in e.outvars))
     called, _ = traced(jax.jit(jaxpr_as_fun(closed)), [typeof(x) for x in values])
     return run(called.jaxpr, constants_of(called), values, lambda eqn, xs: _other(eqn, *xs))
