@@ -128,11 +128,11 @@ def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
 
 def with_threads(going: Any) -> Any:
     """Return the condition of a loop such that XLA does not make the loop one kernel: none can read the
-    number of the replica, which is 0."""
+    number of the replica, which is less than 2^32 - 1."""
     replica = hlo.replica_id()
-    zero: Any = ir.DenseElementsAttr.get(memoryview(bytes(4)), type=replica.type)
-    first = hlo.compare(replica, hlo.constant(zero), hlo.ComparisonDirectionAttr.get("EQ"))
-    return hlo.and_(going, first)
+    most: Any = ir.DenseElementsAttr.get(memoryview(b"\xff" * 4), type=replica.type)
+    there = hlo.compare(replica, hlo.constant(most), hlo.ComparisonDirectionAttr.get("NE"))
+    return hlo.and_(going, there)
 
 
 def first_types(types: Sequence[Any]) -> list[Any]:
