@@ -24,6 +24,7 @@ from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
 from jax._src.core import (
     NamedAxisEffect,
+    Primitive,
     Trace,
     jaxprs_in_params,
     pytype_aval_mappings,
@@ -31,6 +32,7 @@ from jax._src.core import (
     trace_ctx,
 )
 from jax._src.core import typeof as aval_of
+from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
 
 from functrans import errors, runtime
@@ -209,11 +211,14 @@ def _known(x: Any, stages: bool) -> Any:
 
 def _is_expanded(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> bool:
     """Return whether JAX expands a high-level operation, or a call or loop with one inside: only where
-    operands are of a user's own types. Its expansion may lose its derivative (`ldexp`, `custom_root`)."""
-    if "is_high" not in vars(primitive):
+    operands or results are of a user's own types. An expansion may lose a derivative (`ldexp`)."""
+    if getattr(primitive.is_high, "__func__", None) is Primitive.is_high:  # the default
         return False
     avals = [aval_of(x) for x in values]
-    return any([a.is_high for a in avals]) and bool(primitive.is_high(*avals, **params))
+    if not primitive.is_high(*avals, **params):
+        return False
+    outs = params["_prim"].out_avals_flat if primitive is call_hi_primitive_p else ()
+    return "is_high" not in vars(primitive) or any([a.is_high for a in (*avals, *outs)])
 
 
 # --- functions with custom rules ------------------------------------------------------------------
