@@ -25,13 +25,12 @@ from jax._src.core import jaxprs_in_params, set_current_trace
 from functrans import jax_trace, runtime
 from functrans.api.jit import jit
 from functrans.backends import xla
-from functrans.caching import Cache, exactly
-from functrans.interop.jaxprs.walk import constants_of, means, opaque, run, type_of_aval
-from functrans.interop.jaxprs.walk import exactly as with_types
+from functrans.caching import Cache
+from functrans.interop.jaxprs.opaque import signature
+from functrans.interop.jaxprs.walk import constants_of, exactly, in_jaxpr, means, opaque, run, type_of_aval
 from functrans.interop.references import made_outside
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType
-from functrans.jax_trace import settings
 from functrans.primitives.distributed.sharding import (
     automatic_axes,
     mesh_of_type,
@@ -51,7 +50,7 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
             raise made_outside(x)
 
     def body(*values: Any) -> list[Any]:
-        outs = with_types(run(closed.jaxpr, constants_of(closed), values), closed.out_avals)
+        outs = exactly(run(closed.jaxpr, constants_of(closed), values), closed.out_avals)
         return [
             sharding_constraint(y, sharding=a.sharding, typed=True) if a.sharding.mesh.explicit_axes else y
             for y, a in zip(outs, closed.out_avals, strict=True)
@@ -76,7 +75,7 @@ def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tu
     chosen = [equation.outvars.index(v) for v in closed.jaxpr.outvars]
 
     def of_part(*values: Any) -> list[Any]:
-        outs = with_types(run(inner, (), values), [v.aval for v in inner.outvars])
+        outs = exactly(run(inner, (), values), [v.aval for v in inner.outvars])
         return [outs[i] for i in chosen]
 
     return of_part, closed.consts
@@ -103,8 +102,7 @@ def _mapped(eqn: Any, *values: Any) -> Any:
     whole = eqn.params["newly_manual_axes"] == frozenset(eqn.params["mesh"].axis_names)
     if not whole or _holds_ours(eqn.params["jaxpr"]):
         return opaque(eqn, *values)
-    params = [(k, exactly(v)) for k, v in sorted(eqn.params.items())]
-    key = (*params, *[v.aval for v in eqn.invars], *state.axes, settings())
+    key = (*signature(in_jaxpr(eqn)), *state.axes)
     closed = _MAPPED.get(key) or _MAPPED.keep(key, _of_our_function(eqn))
     if closed is _REFUSED:
         return opaque(eqn, *values)

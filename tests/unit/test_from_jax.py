@@ -446,7 +446,9 @@ def test_callbacks(capfd):
 def test_keys_of_another_generator():
     key = R.key(3, impl="rbg")
     draw = lambda k: R.normal(R.fold_in(R.split(k)[0], 4), (3,))  # noqa: E731
-    np.testing.assert_array_max_ulp(ft.jit(from_jax(draw))(key), jax.jit(draw)(key))  # unoptimized XLA: 1
+    whole = {"xla_backend_optimization_level": 3}  # else XLA rounds some of JAX 0.12's otherwise
+    ours, theirs = (m.jit(f, compiler_options=whole) for m, f in ((ft, from_jax(draw)), (jax, draw)))
+    np.testing.assert_array_equal(ours(key), theirs(key))
     keys = ft.jit(from_jax(lambda k: R.split(k, (2, 2))))(key)
     assert (keys.dtype, keys.shape) == (key.dtype, (2, 2))
 

@@ -1,83 +1,186 @@
-"""Loops with large steps keep XLA's threads (passes/threads.py): where XLA would make one kernel of
-them, their condition reads the number of the replica."""
+"""Tracing is per thread, and whatever happens in user code leaves no trace active."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
 
 import functrans as ft
-from functrans.passes import machines, threads
-from tests.support.versions import NEWEST
+from functrans import errors
+from functrans.ir.program import PRIMITIVES as P
+from functrans.trace import state
 
-LARGE = np.linspace(0, 1, 1024 * 512, dtype=np.float32).reshape(1024, 512)
+pytestmark = pytest.mark.smoke
+
+X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
-def step(u: Any) -> Any:
-    return jnp.exp(-u) * 0.9
+def total(x):
+    return P["reduce_sum"](x, axes=(0,))
 
 
-LOOPS: dict[str, Callable[[Any], Any]] = {
-    "counted": lambda u: lax.fori_loop(0, 4, lambda i, u: step(u), u),
-    "while": lambda u: lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, step(c[1])), (0, u))[1],
-    "test": lambda u: lax.while_loop(lambda u: step(u).min() < 0.3, lambda u: u + 1, u),
-    "scan": lambda u: lax.scan(lambda c, _: (step(c), None), u, None, length=4)[0],
-    "called": lambda u: lax.scan(lambda c, _: (jax.jit(step)(c), None), u, None, length=4)[0],
-    "nested": lambda u: lax.fori_loop(0, 2, lambda i, u: lax.fori_loop(0, 2, lambda j, u: step(u), u), u),
+def run_together(*functions):
+    """Run functions at once, each in a thread; their results, or the first exception."""
+    with ThreadPoolExecutor(len(functions)) as pool:
+        return [f.result(timeout=60) for f in [pool.submit(g) for g in functions]]
+
+
+def test_two_threads_trace_at_once_and_do_not_see_each_other():
+    barrier = threading.Barrier(2, timeout=60)
+
+    def traced(first, second):
+        def f(x):
+            assert state.trace is not None
+            for name in (first, second) * 10:
+                barrier.wait()
+                x = P[name](x)
+            return x
+
+        return lambda: ft.make_ir(f)(X)
+
+    one, two = run_together(traced("sin", "cos"), traced("exp", "neg"))
+    assert [e.primitive.name for e in one.equations] == ["sin", "cos"] * 10
+    assert [e.primitive.name for e in two.equations] == ["exp", "neg"] * 10
+
+
+def test_a_thread_computes_while_another_traces():
+    inside, done = threading.Event(), threading.Event()
+
+    def tracing():
+        def f(x):
+            inside.set()
+            assert done.wait(60)
+            return P["sin"](x)
+
+        return ft.jit(f)(X)
+
+    def computing():
+        assert inside.wait(60)
+        try:
+            y = P["cos"](X)
+            assert isinstance(y, jax.Array)
+            return y, ft.grad(lambda x: total(P["sin"](x)))(X), state.trace
+        finally:
+            done.set()
+
+    traced, (computed, gradient, trace) = run_together(tracing, computing)
+    np.testing.assert_allclose(traced, np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(computed, np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(gradient, np.cos(X), rtol=1e-6)
+    assert trace is None
+
+
+@pytest.mark.parametrize("transform", [ft.hessian, ft.jit])
+def test_transformations_in_many_threads(transform):
+    barrier = threading.Barrier(4, timeout=60)
+    step = ft.jit(lambda x: P["sin"](x))  # traced by all of them at once
+
+    def f(x):
+        barrier.wait()
+        return total(step(P["mul"](x, x)))
+
+    def job():  # of one jitted function the others would wait for the first
+        return np.asarray(transform(lambda x: f(x))(jnp.asarray(X)))
+
+    results = run_together(*[job] * 4)
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_a_tracer_of_another_thread_is_refused():
+    def f(x):
+        def use():
+            with pytest.raises(errors.LeakedTracer, match="another thread"):
+                P["sin"](x)
+            with pytest.raises(errors.LeakedTracer, match="another thread"):
+                ft.grad(lambda y: total(P["mul"](x, y)))(X)
+            return state.trace
+
+        assert run_together(use) == [None]
+        return P["cos"](x)
+
+    np.testing.assert_allclose(ft.jit(f)(X), np.cos(X), rtol=1e-6)
+    np.testing.assert_allclose(ft.grad(lambda x: total(f(x)))(X), -np.sin(X), rtol=1e-6)
+
+
+# --- exceptions -----------------------------------------------------------------------------------
+
+
+class Stop(Exception):
+    pass
+
+
+TRANSFORMS = {
+    "make_ir": lambda f: ft.make_ir(f),
+    "value_and_grad": lambda f: ft.value_and_grad(f),
+    "jvp": lambda f: lambda x: ft.jvp(f, (x,), (x,)),
+    "vjp": lambda f: lambda x: ft.vjp(f, x),
+    "linearize": lambda f: lambda x: ft.linearize(f, x),
+    "linear_transpose": lambda f: lambda x: ft.linear_transpose(f, x)(1.0),
+    "jacfwd": lambda f: ft.jacfwd(f),
+    "hessian": lambda f: ft.hessian(f),
+    "eval_shape": lambda f: lambda x: ft.eval_shape(f, x),
+    "jit in grad in vmap in jit": lambda f: ft.jit(
+        ft.vmap(ft.grad(lambda x: ft.jit(f)(x)), in_axes=None, axis_size=2)
+    ),
 }
 
 
-@pytest.fixture(autouse=True)
-def two_cores(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(machines, "CORES", 2)
-    monkeypatch.setattr(threads, "_XLA_MAKES_KERNELS", True)
-    ft.clear_caches()
-    yield
-    ft.clear_caches()
+@pytest.mark.parametrize("error", [Stop, KeyboardInterrupt, RecursionError])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_an_exception_in_user_code_leaves_nothing_active(name, error):
+    fail = True
+
+    def f(x):
+        y = total(P["mul"](x, 3.0))
+        if fail:
+            raise error("from the user")
+        return y
+
+    g = TRANSFORMS[name](f)
+    with pytest.raises(error, match="from the user"):
+        g(X)
+    assert state.trace is state.provenance is None
+    fail = False
+    g(X)  # the same function again, now without the exception
 
 
-def marks(f: Callable[..., Any], *args: Any) -> int:
-    return f.lower(*args).as_text().count("replica_id")  # type: ignore[attr-defined]
+def test_an_exception_that_is_caught_inside_goes_on_in_the_outer_trace():
+    def inner(x):
+        P["sin"](x)
+        raise Stop
+
+    def f(x):
+        for transform in (ft.jit(inner), ft.grad(inner), ft.vmap(inner)):
+            with pytest.raises(Stop):
+                transform(x)
+        return total(P["mul"](x, x))
+
+    np.testing.assert_allclose(ft.grad(f)(X), 2 * X)
+    np.testing.assert_allclose(ft.jit(f)(X), (X * X).sum())
+    program = ft.make_ir(f)(X)
+    assert [e.primitive.name for e in program.equations] == ["mul", "reduce_sum"]
 
 
-@pytest.mark.parametrize("name", LOOPS)
-def test_large_steps_and_only_they_are_marked(name: str):
-    f = LOOPS[name]
-    assert marks(ft.jit(f), LARGE) == 1
-    assert marks(ft.jit(f), LARGE[:400]) == 0
-    assert marks(ft.jit(f, cpu="plain"), LARGE) == 0
-    np.testing.assert_allclose(ft.jit(f)(LARGE), jax.jit(f)(LARGE), rtol=1e-6)
+def test_functions_that_call_themselves_through_transformations_without_end():
+    def f(x):
+        return ft.grad(f)(x) if x is not None else x
 
-
-def test_loops_of_gradients_are_marked():
-    slope = ft.jit(ft.grad(lambda u: jnp.sum(LOOPS["scan"](u))))
-    assert marks(slope, LARGE) == 2
-    wanted = jax.grad(lambda u: jnp.sum(LOOPS["scan"](u)))(LARGE)
-    np.testing.assert_allclose(slope(LARGE), wanted, rtol=1e-5)
-
-
-def test_products_with_a_vector():
-    power = ft.jit(lambda m: lax.fori_loop(0, 4, lambda i, v: m @ v / 9, jnp.ones(1024)))
-    assert marks(power, np.ones((1024, 1024), np.float32)) == 1
-
-
-def test_no_mark_without_threads(monkeypatch: pytest.MonkeyPatch):
-    exported = jax.export.export(jax.jit(ft.jit(LOOPS["scan"])))(LARGE)
-    assert "replica_id" not in exported.mlir_module()
-    monkeypatch.setattr(machines, "CORES", 1)
-    ft.clear_caches()
-    assert marks(ft.jit(LOOPS["scan"]), LARGE) == 0
-
-
-@pytest.mark.skipif(not NEWEST, reason="XLA leaves loops of more than 1,024 bytes")
-def test_xla_makes_no_kernel_of_them():
-    """XLA says so in the compiled program. If the plain one has no kernel, the mark can go."""
-    f, call = LOOPS["counted"], "xla_cpu_small_call"
-    assert call not in ft.jit(f).lower(LARGE).compile().as_text()
-    assert call in ft.jit(f, cpu="plain").lower(LARGE).compile().as_text()
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(400)
+    try:
+        with pytest.raises(RecursionError):
+            f(1.0)
+        assert state.trace is None
+        with pytest.raises(RecursionError):
+            ft.jit(f)(1.0)
+        assert state.trace is None
+    finally:
+        sys.setrecursionlimit(limit)
+    np.testing.assert_allclose(ft.grad(lambda x: P["sin"](x))(1.0), np.cos(1.0), rtol=1e-6)

@@ -11,8 +11,7 @@ from jax._src.debugging import _format_print_callback
 
 from functrans import lax
 from functrans import pytrees as tree
-from functrans.interop.jaxprs.walk import each_like, means, plain, type_of_aval
-from functrans.ir.program import Literal
+from functrans.interop.jaxprs.walk import each_like, known_value, means, plain, type_of_aval
 from functrans.lax.arguments import invalid
 from functrans.lax.collective import extreme, members, over
 from functrans.primitives.calls import callback as calls
@@ -20,7 +19,7 @@ from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import index_axis, reshape, squeeze
-from functrans.trace import concrete_value, typeof
+from functrans.trace import typeof
 
 # --- calls of Python ------------------------------------------------------------------------------
 
@@ -113,8 +112,7 @@ def _all_to_all(eqn: Any, x: Any) -> Any:
 def _pbroadcast(eqn: Any, x: Any, *sources: Any) -> Any:
     group, source = _group(eqn), (*sources, eqn.params.get("source"))[0]
     rows = prims.all_gather(reshape(x, shape=(1, *typeof(x).shape)), **group, dimension=0)
-    given = getattr(source, "ref", None)
-    known: Any = given.value if isinstance(given, Literal) else concrete_value(source)
+    known = known_value(source)
     if known is None:
         return lax.dynamic_index_in_dim(rows, source, 0, keepdims=False)
     n = members("pbroadcast", group)

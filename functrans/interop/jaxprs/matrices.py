@@ -8,6 +8,7 @@ from typing import Any
 from functrans.interop.jaxprs.walk import (
     close,
     exactly,
+    known_value,
     like,
     means,
     number,
@@ -17,13 +18,13 @@ from functrans.interop.jaxprs.walk import (
     run,
     type_of_aval,
 )
-from functrans.ir.program import PRIMITIVES, Literal, Program
+from functrans.ir.program import PRIMITIVES, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.linalg.matrices import einsum
 from functrans.primitives.reductions.folds import highest, lowest
 from functrans.primitives.shape.moving import reshape, slice_axis
-from functrans.trace import concrete_value, stage, typeof
+from functrans.trace import stage, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------
 
@@ -173,10 +174,9 @@ def _fold(body: Program, values: Sequence[Any]) -> str | None:
     if len(body.equations) != 1 or len(values) != 2:
         return None
     (e,), start = body.equations, values[1]
-    t, known = typeof(start), getattr(start, "ref", None)
+    t = typeof(start)
     mine = e.outputs[0] is body.outputs[0] and set(e.inputs) == set(body.inputs)
     if not mine or e.primitive.name not in _FOLDS or dtype_class(t.dtype) in ("bool", "complex"):
         return None
-    value = known.value if isinstance(known, Literal) else concrete_value(start)
-    name, identity = _FOLDS[e.primitive.name]
+    value, (name, identity) = known_value(start), _FOLDS[e.primitive.name]
     return name if value is not None and value == identity(t.dtype) else None

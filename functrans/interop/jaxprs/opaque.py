@@ -233,7 +233,7 @@ _BODIES = Cache("equations that stay JAX's", 2048)
 def body_of(eqn: Any) -> Body:
     """Return the body of an equation; equal equations share one."""
     try:
-        key = _signature(eqn)
+        key = signature(eqn)
         found = _BODIES.get(key)
     except TypeError:  # a parameter that is not hashable
         return Body(eqn)
@@ -242,7 +242,7 @@ def body_of(eqn: Any) -> Body:
     return found
 
 
-def _signature(eqn: Any) -> tuple[Any, ...]:
+def signature(eqn: Any) -> tuple[Any, ...]:
     """Return a key that is equal for equations that differ only in their variables."""
     number: dict[Any, int] = {}
     inputs = []

@@ -22,7 +22,7 @@ from jax._src.core import DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr
 
 from functrans import errors
 from functrans.caching import Cache, CachePerFunction
-from functrans.ir.program import PRIMITIVES, Program, hoist_constants
+from functrans.ir.program import PRIMITIVES, Literal, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.jax_trace import as_varying, varies
@@ -31,6 +31,7 @@ from functrans.lax.arguments import spread as spread
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.trace import (
+    concrete_value,
     derive_from,
     derived_here,
     evaluate,
@@ -136,6 +137,12 @@ def type_of_aval(aval: Any) -> ArrayType:
 def number(x: Any, aval: Any) -> Any:
     """Return a Python number as an operand of the type that JAX gives it."""
     return full(np.asarray(x).item(), type_of_aval(aval))
+
+
+def known_value(x: Any) -> Any:
+    """Return the value of a literal of ours or of a concrete array, else None."""
+    found = getattr(x, "ref", None)
+    return found.value if isinstance(found, Literal) else concrete_value(x)
 
 
 def read_literal(v: Any) -> Any:
