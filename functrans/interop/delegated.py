@@ -13,7 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NewType
 
 import jax
 import numpy as np
@@ -98,7 +98,7 @@ def _is_at_once(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def _is_function(x: Any) -> bool:
-    return callable(x) and not isinstance(x, type)
+    return callable(x) and not isinstance(x, (type, NewType))
 
 
 class _Delegated(JaxFunction):

@@ -29,6 +29,7 @@ import functrans.experimental.checkify as checkify
 import functrans.numpy as fnp
 from functrans.experimental import ode
 from tests.support.tables import TABLES, functions
+from tests.support.versions import NEWEST
 
 X = jnp.array([0.5, -1.0, 2.0])
 MATRIX = jax.experimental.sparse.BCOO.fromdense(jnp.array([[0.0, 2, 0], [1, 0, 3], [0, 0, 4]]))
@@ -424,3 +425,9 @@ def test_shapes_stay_integers_of_python(lib):
     assert all([type(n) is int for n in lib.broadcast_shapes((2, 1), (3,))])
     for run in (checked, ft.jit(checked), ft.grad(lambda x: checked(x).sum())):
         run(np.ones(4))
+
+
+@pytest.mark.skipif(not NEWEST, reason="JAX has the type since 0.12")
+def test_a_type_alias_is_not_wrapped():
+    """`jax.random.Key` is a `NewType`, which can be called but is no function."""
+    assert ft.random.Key is jax.random.Key
