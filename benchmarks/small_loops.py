@@ -28,7 +28,8 @@ from benchmarks.timing import clear
 Make = Callable[[Library], Callable[..., Any]]
 COMPILATIONS = 2  # of each side; the faster one counts
 
-plain = partial(ft.jit, cpu="plain")  # loops are not made single kernels: the third column
+# The further sides: loops are not made kernels; the thread that calls runs the program.
+plain, blocking = (partial(ft.jit, cpu=how) for how in ("plain", "blocking"))
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,10 @@ class Program:
 
 @dataclass
 class LoopLine(Line):
-    """A line with a third side, and with the cost of compilation."""
+    """A line with two further sides, and with the cost of compilation."""
 
     plain: float = math.nan
+    blocking: float = math.nan
     compilation: float = math.nan
     temporaries: tuple[int, int] = (0, 0)
 
@@ -196,12 +198,13 @@ def measured(program: Program, x64: bool, repeats: int) -> LoopLine:
 def _measured(program: Program, repeats: int) -> LoopLine:
     args = jax.tree.map(jnp.asarray, program.args)
     compilation, temporaries = _compiled(program, args)
-    jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX)), plain(program.make(OURS))]
-    ours, peer, third = (jax.block_until_ready(jit(*args)) for jit in jits)
+    jits = [ft.jit(program.make(OURS)), jax.jit(program.make(JAX))]
+    jits += [jit(program.make(OURS)) for jit in (plain, blocking)]
+    ours, peer, *others = (jax.block_until_ready(jit(*args)) for jit in jits)
     line = LoopLine(program.name, compilation=compilation, temporaries=temporaries)
-    off = max(difference(out, peer) for out in (ours, third))
+    off = max(difference(out, peer) for out in (ours, *others))
     line.check(off, program.amplifies * float(np.finfo(_width(args)).eps))
-    (line.plain,) = line.time(jits, args, repeats)
+    line.plain, line.blocking = line.time(jits, args, repeats)
     return line
 
 
@@ -229,8 +232,8 @@ def _width(args: Any) -> Any:
 
 HEADER = """\
 | program | functrans, ms | JAX, ms | plain, ms | ratio (quartiles) | fastest | compilation | \
-temporaries | difference |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
+temporaries | difference | blocking, ms |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
 def shown(line: LoopLine) -> str:
@@ -238,7 +241,8 @@ def shown(line: LoopLine) -> str:
     text = (
         f"| {line.name} | {line.ours:.4g} | {line.peer:.4g} | {line.plain:.4g} | {line.ratio:.3f} "
         f"({line.low:.3f}-{line.high:.3f}) | {line.fastest:.3f} "
-        f"| {line.compilation:.2f} | {share(*line.temporaries)} | {line.difference:.0e} |"
+        f"| {line.compilation:.2f} | {share(*line.temporaries)} | {line.difference:.0e} "
+        f"| {line.blocking:.4g} |"
     )
     return text if line.failure is None else f"{text} **{line.failure}**"
 

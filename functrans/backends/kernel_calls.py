@@ -35,7 +35,7 @@ def start(compile_alone: Callable[[Program], Any]) -> Callable[[Program], bool] 
         _read.add(folder)
         if (folder / _FILE).exists():
             passes.kernels.refuse(*[line.split()[0] for line in (folder / _FILE).open()])
-    return (lambda program: can_be(program, compile_alone)) if _is_someone_elses() else None
+    return (lambda program: can_be(program, compile_alone)) if is_someone_elses() else None
 
 
 def may_be_used(jax_ctx: Any) -> bool:
@@ -51,7 +51,7 @@ def is_for_one_device(jax_ctx: Any) -> bool:
     return mapped == frozenset(where.mesh.axis_names) if mapped else getattr(where, "num_devices", 1) == 1
 
 
-def _is_someone_elses() -> bool:
+def is_someone_elses() -> bool:
     """Return whether the lowered program is inside a function that is not ours."""
     function = ir.InsertionPoint.current.block.owner
     return "sym_name" not in function.attributes or function.attributes["sym_name"].value != "main"

@@ -106,11 +106,13 @@ class Preparation(NamedTuple):
     passes : the optimization passes
     plain  : XLA alone decides how loops are compiled on a CPU
     alone  : it is one un-jitted operation, and Python goes on while another thread runs it
+    blocks : on a CPU the thread that calls runs it
     """
 
     passes: tuple[Any, ...] = ()
     plain: bool = False
     alone: bool = False
+    blocks: bool = False
 
 
 AS_IT_IS, ALONE = Preparation(), Preparation(alone=True)
@@ -339,6 +341,8 @@ def relowering(traced: Any, again: Callable[[], Any]) -> Any:
 
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
     lowering = Lowering(jax_ctx, _compiled_alone, preparation.alone)
+    if preparation.blocks:
+        lowering.run_in_the_calling_thread()
     outs = lowering.emit(prepared(program, preparation, lowering.platform), operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)

@@ -99,7 +99,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
     Arguments:
       program: a program that is being lowered.
       can_be: returns whether XLA can compile a kernel, if that is not found out later.
-      whole: it is the outermost program: keep it short enough for the thread that calls it.
+      whole: it is the outermost program, to be kept short enough for the thread that calls it.
     """
     if is_kept(program):
         return program
