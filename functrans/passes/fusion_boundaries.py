@@ -240,6 +240,8 @@ def _operations(e: Equation) -> int | None:
         return None
     if isinstance(p, Structural):
         return 0
+    if p is dot_general and not {*e.params["lhs"]} <= {*e.params["out"]}:
+        return None  # a sum of products that XLA has code for; others are expanded
     if p in _BY_ELEMENT:
         return _ONE
     if isinstance(p, Elementwise):
@@ -247,7 +249,7 @@ def _operations(e: Equation) -> int | None:
     return _SEVERAL if p in (concatenate, pad) else None
 
 
-_BY_ELEMENT = (select_n, clamp, dot_general)  # products that are not sums: others are expanded
+_BY_ELEMENT = (select_n, clamp, dot_general)
 
 
 def _reads(program: Program) -> Counter[Any]:

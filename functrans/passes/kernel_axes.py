@@ -8,8 +8,8 @@ operations of a short row are done one by one. With a last axis of size one the 
 stays a loop. The operations and their order stay the same, so the results do.
 
 Whether an array has the axis depends on its shape alone, and the axis is added by the batching rules
-of the operations. Matrices whose rows are joined or padded stay: LLVM knows by unrolling which part an
-element belongs to.
+of the operations. Matrices whose rows are joined or padded stay, and vectors with few other operations:
+LLVM knows by unrolling which part an element belongs to.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from functrans.primitives.control_flow.cond import Cond
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import Scan
 from functrans.primitives.control_flow.while_loop import While
+from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import move_axis, reshape
 from functrans.trace import bind, evaluate, stage, typeof
@@ -34,6 +35,7 @@ from functrans.transforms.batch import Batching
 
 # Numbers in a row. LLVM unrolls no loop over more, and with fewer nothing is gained.
 SHORT, LONG = 16, 63
+WORK = 12  # operations of vectors, for each join of some, that are worth the conditions it becomes
 
 Shape = tuple[int, ...]
 
@@ -62,13 +64,22 @@ def _has_short_rows(t: ArrayType) -> bool:
 
 
 def _joined(equations: list[Equation]) -> Iterator[Shape]:
-    """Yield the shapes of matrices whose rows are joined or padded, and of what they are made from."""
-    for e in equations:
-        last = e.outputs[0].type.ndim - 1 if e.primitive in (concatenate, pad) else 0
-        if last > 0 and (
-            e.params["dimension"] == last if e.primitive is concatenate else any(e.params["config"][last])
-        ):
+    """Yield the shapes of rows that are joined or padded, and of what they are made from; of vectors
+    only if there are few other operations."""
+    joins = [e for e in equations if e.primitive in (concatenate, pad) and _joins_rows(e)]
+    vectors = [e for e in equations if e.outputs[0].type.ndim == 1]
+    work = sum([e.primitive.flops for e in vectors if isinstance(e.primitive, Elementwise)])
+    is_worth_it = work >= WORK * len([e for e in vectors if e in joins])
+    for e in joins:
+        if e.outputs[0].type.ndim > 1 or not is_worth_it:
             yield from [v.type.shape for v in (*e.inputs, *e.outputs)]
+
+
+def _joins_rows(e: Equation) -> bool:
+    last = e.outputs[0].type.ndim - 1
+    if e.primitive is concatenate:
+        return bool(e.params["dimension"] == last)
+    return last >= 0 and any(e.params["config"][last])
 
 
 def _with_axes(program: Program, shapes: frozenset[Shape]) -> Program:

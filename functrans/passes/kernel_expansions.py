@@ -41,6 +41,7 @@ from functrans.trace import bind, literal, stage, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
+LINE = 64  # bytes; XLA's code for a matrix of whole lines and a vector is faster, of other rows slower
 ADDED = 100  # results of which the terms are added in a loop
 SUMS = 4096  # the sums of more products are always taken so
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
@@ -114,12 +115,14 @@ def by_words(e: Equation) -> Program:
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
     """Return the sum of products; each element is summed from first to last. Few terms are added
     one after the other, on whole results: parts of large reductions would call a library. Many are
-    added so in a loop, some in each step."""
+    added so in a loop, some in each step. XLA has its own code for some vectors and matrices."""
     summed = tuple([n for n in lhs if n not in out])
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
     if len(summed) == 1:
         term, i, j = _terms(lhs, rhs, out, summed[0])
+        if _are_lines(typeof(x), typeof(y), i, j):
+            return dot_general(x, y, lhs=lhs, rhs=rhs, out=out)
         sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
         if many := _at_once(typeof(x), typeof(y), i, j, prod([sizes[n] for n in out])):
             return _accumulated(term, x, y, i, j, many)
@@ -143,6 +146,17 @@ def _at_once(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> int:
     if size == FEW or (results > ADDED and results * size <= SUMS):
         return 0
     return 4 if size >= 12 else 3
+
+
+def _are_lines(x: ArrayType, y: ArrayType, i: int, j: int) -> bool:
+    """Return whether XLA's code for a product over axis i of x and j of y is faster than sums: if one is a
+    vector of floats and the other a matrix of whole lines, in which a summed row has two or more."""
+    size, line = x.shape[i], LINE // x.dtype.itemsize
+    matrix, axis = (x, i) if y.size == size else (y, j)
+    if min(x.size, y.size) != size or matrix.size < UNROLLED or dtype_class(x.dtype) != "float":
+        return False
+    row = prod(matrix.shape[axis:])
+    return size % line == 0 == matrix.size // size % line and (row > size or size > line)
 
 
 def sum_of_terms(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:

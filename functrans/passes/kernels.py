@@ -201,8 +201,7 @@ def _kernel(
     compile it."""
     forms = SHORTER if unrolled_windows(program) > MOST else FORMS
     expanded = everywhere(lambda p: _in_forms(p, forms), program, ("forms", forms is FORMS))
-    program = with_short_rows_as_loops(expanded)
-    alone = everywhere(_finished, program, "kernels")
+    alone = everywhere(_finished, with_short_rows_as_loops(expanded), "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
@@ -213,14 +212,13 @@ def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
     program = Rewriter(program, RULES, "kernels").run()
     equations = in_vector_code(program, program.equations, in_kernel=True)
     program = program.replace(equations=equations) if equations != program.equations else program
-    if not any([e.primitive in FORMS for e in program.equations]):
+    if not any(map(_is_expanded, program.equations)):
         return program
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
-        form = forms.get(e.primitive)
-        if form is None or not form.takes(e):
-            return bind(e.primitive, values, e.params)
-        return form.write(*values, **e.params)
+        if _is_expanded(e):
+            return forms[e.primitive].write(*values, **e.params)
+        return bind(e.primitive, values, e.params)
 
     return stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
 
@@ -305,8 +303,7 @@ def _too_many(e: Equation) -> Obstacle | None:
 
 def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
-    form = FORMS.get(e.primitive)
-    if not (e.primitive.in_kernel or (form is not None and form.takes(e))):
+    if not (e.primitive.in_kernel or _is_expanded(e)):
         return Obstacle(e, "calls a library")
     if not _has_elements(e):
         return Obstacle(e, "has empty operands, or keys of another generator")
@@ -319,6 +316,11 @@ def why_not(e: Equation) -> Obstacle | None:
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
         return Obstacle(e, f"works on {n} elements")
     return None
+
+
+def _is_expanded(e: Equation) -> bool:
+    form = FORMS.get(e.primitive)
+    return form is not None and form.takes(e)
 
 
 def _operations(e: Equation) -> int:
@@ -353,9 +355,8 @@ def _has_elements(e: Equation) -> bool:
 
 def _elements(e: Equation) -> int:
     """Return the largest size of an operand or result that is read or written as a whole."""
-    form = FORMS.get(e.primitive)
-    if form is not None and form.takes(e):
-        return form.elements(e)
+    if _is_expanded(e):
+        return FORMS[e.primitive].elements(e)
     values = [*e.inputs, *e.outputs]
     if e.primitive in _READ_IN_PART:
         values = values[1:]

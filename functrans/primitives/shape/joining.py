@@ -69,10 +69,12 @@ class Pad(Primitive):
 
     def transpose(self, ct: Any, x: Any, value: Any, *, config: Any) -> Any:
         t = typeof(ct)
+        removed = tuple([(max(-low, 0), max(-high, 0), 0) for low, high, _ in config])
         nothing = literal(0, ArrayType((), t.dtype))
-        unpadded = self(ct, nothing, config=tuple([(-low, -high, 0) for low, high, _ in config]))
-        n = typeof(unpadded).shape
-        ct_x = slice_(unpadded, start=(0,) * t.ndim, limit=n, strides=tuple([i + 1 for _, _, i in config]))
+        whole = self(ct, nothing, config=removed) if any(map(any, removed)) else ct
+        ends = [n - max(high, 0) for n, (_, high, _) in zip(typeof(whole).shape, config, strict=True)]
+        starts, steps = [max(low, 0) for low, _, _ in config], [i + 1 for _, _, i in config]
+        ct_x = slice_(whole, start=tuple(starts), limit=tuple(ends), strides=tuple(steps))
         ct_value = None
         if isinstance(value, LinearInput):  # elements that are not from x are the padding value
             axes = tuple(range(t.ndim))

@@ -1,0 +1,57 @@
+"""Products in kernels: which are sums, and which XLA's own code computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+from functrans import lax
+from functrans.ir.text import with_nested
+from functrans.primitives.calls.jit import one_kernel
+from functrans.primitives.contractions.dot_general import dot_general
+from tests.support.closeness import assert_close
+
+
+def looped(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: lax.fori_loop(0, 5, lambda i, x: step(x), x)
+
+
+def sums_in_products(f: Callable[..., Any], x: Any) -> bool:
+    """Whether a product in the kernel of a function sums: it is XLA's."""
+    (call,) = ft.passes.kernels.kernels(ft.passes.explain(f)(x).after).equations
+    assert call.primitive is one_kernel
+    products = [
+        e for p in with_nested(call.params["program"]) for e in p.equations if e.primitive is dot_general
+    ]
+    return any(not {*e.params["lhs"]} <= {*e.params["out"]} for e in products)
+
+
+TAKEN = {  # rows, columns, dtype -> whether XLA's own code computes x @ M and M @ x
+    (16, 16, "float32"): (True, False),  # a row of one line is summed
+    (32, 32, "float32"): (True, True),
+    (16, 48, "float32"): (True, True),
+    (16, 40, "float32"): (False, False),
+    (8, 8, "float64"): (False, False),  # few numbers
+    (16, 24, "float64"): (True, True),
+    (16, 16, "int32"): (False, False),
+    (16, 32, "complex64"): (False, False),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN, ids=str)
+@pytest.mark.parametrize("side", [0, 1], ids=["vector and matrix", "matrix and vector"])
+def test_vectors_and_matrices_of_whole_lines(case: Any, side: int):
+    n, m, dtype = case
+    with jax.enable_x64(dtype == "float64"):
+        M, N = ((5 * np.random.default_rng(i).normal(size=(n, m)) / m).astype(dtype) for i in range(2))
+        if side == 0:
+            f, x = looped(lambda x: (x @ M)[:1] * N[:, 0]), M[:, 0]
+        else:
+            f, x = looped(lambda x: (M @ x)[:1] * N[0]), M[0]
+        assert sums_in_products(f, x) == TAKEN[case][side]
+        assert_close(ft.jit(f)(x), ft.jit(f, cpu="plain")(x), 1e-4)
