@@ -90,7 +90,8 @@ def lowered(program: Program) -> None:
 
 
 def _refuse(program: Program, error: Exception) -> None:
-    name, where = passes.kernels.name_of(program), location(program.equations[0].source)
+    loops = [e for e in program.equations if e.primitive in passes.kernels.LOOPS] or program.equations
+    name, where = passes.kernels.name_of(program), location(loops[0].source)
     passes.kernels.refuse(name)
     said = str(error).partition("\n")[0]
     _log.warning("XLA cannot compile the loop at %s to one kernel: %s. It runs as in JAX.", where, said)

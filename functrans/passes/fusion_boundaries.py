@@ -143,12 +143,14 @@ def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program
 
 _JOINED_SIZE = 4096  # elements; smaller arrays are in kernels, or take no longer
 _FEW = 24  # operations: LLVM vectorizes loops with as many
+_MANY_PADS = 8  # XLA adds all of them for each element
 
 
 def side_by_side(program: Program) -> Program:
     """Return the program with each sum of pads that are beside each other as a join of what is padded, if
-    that takes many operations; the same object if there are none."""
-    if not any([e.primitive is pad and e.outputs[0].type.size > _JOINED_SIZE for e in program.equations]):
+    those are many or take many operations; the same object if there are none."""
+    pads = [e for e in program.equations if e.primitive is pad]
+    if len(pads) < _MANY_PADS and not any([e.outputs[0].type.size > _JOINED_SIZE for e in pads]):
         return program
     return Rewriter(program, {add: _joined}, "side_by_side").run()
 
@@ -156,7 +158,7 @@ def side_by_side(program: Program) -> Program:
 def _joined(w: Rewriter, e: Equation) -> Any:
     """Return the join of padded arrays that together are a whole one, or None."""
     t, pads = e.outputs[0].type, _summed_pads(w, e)
-    if not pads or t.size <= _JOINED_SIZE:
+    if len(pads) < _MANY_PADS and (not pads or t.size <= _JOINED_SIZE):
         return None
     axes = {i for p in pads for i, sides in enumerate(p.params["config"]) if any(sides)}
     if len(axes) != 1:
@@ -169,7 +171,9 @@ def _joined(w: Rewriter, e: Equation) -> Any:
         if low != end or inside or high < 0 or p.inputs[1].__class__ is not Literal or p.inputs[1].value != 0:
             return None
         end = t.shape[axis] - high
-    if end != t.shape[axis] or not _takes_many_operations(w, [p.inputs[0] for p in pads]):
+    if end != t.shape[axis]:
+        return None
+    if len(pads) < _MANY_PADS and not _takes_many_operations(w, [p.inputs[0] for p in pads]):
         return None
     return w.make(concatenate, *[p.inputs[0] for p in pads], dimension=axis)
 

@@ -112,16 +112,18 @@ def by_words(e: Equation) -> Program:
 # --- products -------------------------------------------------------------------------------------
 
 
-def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
+def _product(
+    x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, by_lines: bool = True, **how: Any
+) -> Any:
     """Return the sum of products; each element is summed from first to last. Few terms are added
     one after the other, on whole results: parts of large reductions would call a library. Many are
-    added so in a loop, some in each step. XLA has its own code for some vectors and matrices."""
+    added so in a loop, some in each step. `by_lines`: XLA's own code computes some of a vector."""
     summed = tuple([n for n in lhs if n not in out])
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
     if len(summed) == 1:
         term, i, j = _terms(lhs, rhs, out, summed[0])
-        if _are_lines(typeof(x), typeof(y), i, j):
+        if by_lines and _are_lines(typeof(x), typeof(y), i, j):
             return dot_general(x, y, lhs=lhs, rhs=rhs, out=out)
         sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
         if many := _at_once(typeof(x), typeof(y), i, j, prod([sizes[n] for n in out])):
@@ -157,6 +159,15 @@ def _are_lines(x: ArrayType, y: ArrayType, i: int, j: int) -> bool:
         return False
     row = prod(matrix.shape[axis:])
     return size % line == 0 == matrix.size // size % line and (row > size or size > line)
+
+
+def is_by_lines(e: Equation) -> bool:
+    """Return whether XLA's own code may compute this."""
+    if e.primitive is not dot_general or not _is_plain(e) or len(summed_axes(e)) != 1:
+        return False
+    ((name, _),) = summed_axes(e)
+    i, j = (_axes(e, operand).index(name) for operand in (0, 1))
+    return _are_lines(e.inputs[0].type, e.inputs[1].type, i, j)
 
 
 def sum_of_terms(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
@@ -351,6 +362,9 @@ FORMS: dict[Any, Form] = {
     sort: Form(_sorted, _are_few_numbers, _comparisons),
     **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
 }
+# All products as sums: of a product in a loop XLA counts about eight operations for a result.
+SUMMED = {dot_general: FORMS[dot_general]._replace(write=functools.partial(_product, by_lines=False))}
+TERMS = 8
 SHORTER: dict[Any, Form] = {  # the same, in a kernel with too many windows to unroll
     **FORMS,
     **{p: Form(scattered(p.combine, unrolled=1), can_be_written, _updates) for p in SCATTERS},

@@ -40,29 +40,38 @@ from functrans.passes.kernel_expansions import (
     FORMS,
     RULES,
     SHORTER,
+    SUMMED,
     SUMS,
     Form,
     by_words,
     in_steps,
     products,
-    summed_axes,
     words,
 )
 from functrans.passes.kernel_factorizations import is_a_loop
+from functrans.passes.kernel_operands import operands_of
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, everywhere, uses
-from functrans.passes.row_sums import RowSum, row_sums
+from functrans.passes.row_sums import RowSum
+from functrans.passes.short_programs import (
+    LOOPS,
+    SHORT,
+    InSteps,
+    cost,
+    counted,
+    counted_of,
+    hashed_of,
+    in_steps_of,
+    is_in_library,
+    is_short,
+)
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
-from functrans.primitives.base import own_cost
-from functrans.primitives.calls.jit import jit, one_kernel, outlined
+from functrans.primitives.calls.jit import jit, one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
-from functrans.primitives.random.bits import Random
 from functrans.primitives.shape.moving import Structural
 from functrans.trace import bind, evaluate, stage
 
@@ -70,17 +79,10 @@ from functrans.trace import bind, evaluate, stage
 # a library for a sum of as many.
 SMALL = 4096
 
-LOOPS = (scan, while_loop)
-# A program with at least this many elementwise operations is run by another thread, which costs as
-# much as this many dispatches. XLA does not count library calls. In a kernel expansions that are
-# written out count this many times, because XLA recomputes some for each element that needs them.
-_SHORT, _ANOTHER_THREAD, _ANEW = 1000, 200, 10
-_LONG = 2**19  # more operations take longer than another thread's start, whoever runs them
+# Another thread costs as much as this many dispatches. In a kernel expansions that are written out
+# count this many times, because XLA recomputes some for each element that needs them.
+_ANOTHER_THREAD, _ANEW = 200, 10
 _STEPS = 8  # assumed steps of a loop of unknown length
-_TERMS = 32  # sums of fewer products are not made loops of their own
-_MOST = 2048  # steps for each element of a product
-_WORDS = 256  # hashing more one by one takes longer than another thread's start
-_COLUMNS = 128 * 128  # larger operands are not read column by column
 _PER_OPERATION = 64  # large products that cost as much as the start of an operation
 # XLA gives a thread 100,000 operations. A kernel of blocks takes a third of the time of one thread, or less.
 _FEW_CORES, _SHARED = 4, 400_000
@@ -103,32 +105,44 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
     """
     if is_kept(program):
         return program
-    short = whole and _is_short(program)
+    short = whole and is_short(program)
     if not short and not any([_is_considered(e) for e in program.equations]):
         return program
     name = kernels, can_be is None, short, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be, short))
 
 
+class How(NamedTuple):
+    """How kernels are made.
+
+    can_be: returns whether XLA can compile a kernel, if that is not found out later.
+    sums  : all products are sums; otherwise XLA's own code computes some, which counts more operations
+    """
+
+    can_be: Callable[[Program], bool] | None
+    sums: bool = False
+
+
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, short: bool) -> Program:
     read = uses(program)
+    steps = in_steps_of(program, read) if short else InSteps()
+    how = How(can_be, steps.in_loops)
     equations: Sequence[Equation] = program.equations
     for found in by_lanes(program):
         last = found.inside[-1]
-        kernel = _kernel(last, found.part.inputs, found.part.outputs, found.blocks, can_be)
+        kernel = _kernel(last, found.part.inputs, found.part.outputs, found.blocks, how)
         equations = equations if kernel is last else found.replaced(equations, kernel)
-    equations = [_behind_a_call(e, program, read, can_be) for e in equations]
+    equations = [_behind_a_call(e, program, read, how) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
-    products, sums, hashes = _in_steps(program, read) if short else (frozenset(), [], 0)
-    if products or sums or hashes:
-        called = {s.equation: _call(s) for s in sums}
+    if steps.products or steps.sums or steps.hashes:
+        called = {s.equation: _call(s) for s in steps.sums}
         equations = [
-            _kernel(e, e.inputs, e.outputs, in_steps(e), can_be)
-            if e in products
-            else called.get(e) or _hashed_in_steps(e, can_be)
+            _kernel(e, e.inputs, e.outputs, in_steps(e), how)
+            if e in steps.products
+            else called.get(e) or _hashed_in_steps(e, how)
             for e in equations
         ]
-        equations = prune(equations, program.outputs)
+    equations = prune(equations, program.outputs)
     return program if equations == program.equations else program.replace(equations=equations)
 
 
@@ -174,9 +188,7 @@ def name_of(program: Program) -> str:
     return hashlib.sha256(f"{jax.__version__} {program}".encode()).hexdigest()[:32]
 
 
-def _behind_a_call(
-    e: Equation, whole: Program, read: Counter[Any], can_be: Callable[[Program], bool] | None
-) -> Equation:
+def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], how: How) -> Equation:
     """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
     program."""
     if e.primitive not in LOOPS or is_kept(whole):
@@ -186,23 +198,21 @@ def _behind_a_call(
         return e
     if obstacle(e, whole) is not None:
         return e
-    loop = program_of([e], outputs, f"loop_{e.primitive.name}")
-    return _kernel(e, loop.inputs, outputs, loop, can_be)
+    before = operands_of(e, whole, read, lambda e: why_not(e) is None)
+    loop = program_of([*before, e], outputs, f"loop_{e.primitive.name}")
+    return _kernel(e, loop.inputs, outputs, loop, how)
 
 
 def _kernel(
-    e: Equation,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    program: Program,
-    can_be: Callable[[Program], bool] | None,
+    e: Equation, inputs: Sequence[Any], outputs: Sequence[Any], program: Program, how: How
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot
     compile it."""
-    forms = SHORTER if unrolled_windows(program) > MOST else FORMS
-    expanded = everywhere(lambda p: _in_forms(p, forms), program, ("forms", forms is FORMS))
+    unrolls = unrolled_windows(program) <= MOST
+    forms = {**(FORMS if unrolls else SHORTER), **(SUMMED if how.sums else {})}
+    expanded = everywhere(lambda p: _in_forms(p, forms), program, ("forms", unrolls, how.sums))
     alone = everywhere(_finished, with_short_rows_as_loops(expanded), "kernels")
-    if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
+    if (_REFUSED and name_of(alone) in _REFUSED) or (how.can_be is not None and not how.can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
@@ -293,7 +303,7 @@ def _by_lanes(program: Program) -> list[Lanes]:
 def _is_shared(e: Equation) -> bool:
     """Return whether XLA shares the operations of a step among more threads than a kernel, which has one, is
     faster."""
-    return machines.CORES > _FEW_CORES and _counted_of(e) > _SHARED
+    return machines.CORES > _FEW_CORES and counted_of(e) > _SHARED
 
 
 def _too_many(e: Equation) -> Obstacle | None:
@@ -372,74 +382,17 @@ def _limit(e: Equation) -> int:
     return SMALL if sums else SMALL + 1
 
 
-# --- short programs -------------------------------------------------------------------------------
+# --- the thread that runs a program ---------------------------------------------------------------
 
 
 def _is_slower(e: Equation, whole: Program) -> bool:
     """Return whether a loop has too few steps to pay for the other thread that would run the whole
     program only because expanded factorizations count as elementwise operations."""
     more = _factorized(e)
-    if not more or not _counted(whole) < _SHORT <= _counted(whole) + more:
+    if not more or not counted(whole) < SHORT <= counted(whole) + more:
         return False
     steps = e.params.get("length", _STEPS)
     return steps * sum([len(p.equations) for p in e.programs]) < _ANOTHER_THREAD
-
-
-def _counted(program: Program) -> int:
-    """Return the elementwise operations as XLA counts them, up to `_LONG`: a loop's once, none for
-    functions such as `exp` or in a library."""
-    return memo(program, _all_counted)
-
-
-def _all_counted(program: Program) -> int:
-    total = 0
-    for e in program.equations:
-        total += _counted_of(e)
-        if total >= _LONG:
-            break
-    return total
-
-
-def _is_short(program: Program) -> bool:
-    """Return whether another thread would run the program, which takes longer than the program."""
-    return _SHORT <= _counted(program) < _LONG
-
-
-def _counted_of(e: Equation) -> int:
-    primitive = e.primitive
-    if e.programs:
-        return sum(map(_counted, e.programs))
-    if isinstance(primitive, Random):
-        return _cost(e)
-    free = _is_in_library(e) or isinstance(primitive, Structural) or (getattr(primitive, "flops", 1) > 1)
-    return 0 if free else _cost(e)
-
-
-def _in_steps(program: Program, read: Counter[Any]) -> tuple[frozenset[Equation], list[RowSum], int]:
-    """Return what to compute in loops, so that the program is run by the thread that calls it, if XLA
-    counts few operations then: the products to sum step by step, those of gradients over all steps of a
-    loop; the sums of whole arrays to take by rows; and how many operations it does not count of random
-    numbers that are hashed word by word."""
-    products = [
-        e for e in program.equations if e.primitive is dot_general and _is_long(e) and _has_elements(e)
-    ]
-    sums, hashes = row_sums(program, read), memo(program, _hashed)
-    less = hashes + sum([_cost(e) - 2 * e.outputs[0].type.size for e in products])
-    less += sum([int((1 - s.share) * sum(map(_counted_of, [*s.operations, s.equation]))) for s in sums])
-    return (frozenset(products), sums, hashes) if _counted(program) - less < _SHORT else (frozenset(), [], 0)
-
-
-def _is_long(e: Equation) -> bool:
-    """Return whether a product is a sum over many steps that could be taken step by step: not of
-    numbers in very many steps, and without reading a large operand column by column."""
-    summed = summed_axes(e)
-    terms = prod([n for _, n in summed])
-    if not FORMS[dot_general].takes(e) or terms < _TERMS or terms > _MOST * e.outputs[0].type.size:
-        return False
-    axis, _ = max(summed, key=lambda found: found[1])
-    names = (e.params["lhs"], e.params["rhs"])
-    by_column = [v.type.size for v, of in zip(e.inputs, names, strict=True) if of[1:] and of[-1] == axis]
-    return max(by_column, default=0) <= _COLUMNS
 
 
 def _call(found: RowSum) -> Equation:
@@ -448,30 +401,17 @@ def _call(found: RowSum) -> Equation:
     return Equation(jit, found.inputs, e.outputs, {"program": plain(found.program())}, e.source, e.origin)
 
 
-def _hashed(program: Program) -> int:
-    """Return the operations of hashes that XLA does not count if they are computed word by word, in the
-    program and those it calls."""
-    return 0 if is_kept(program) else sum(map(_hashed_of, program.equations))
-
-
-def _hashed_of(e: Equation) -> int:
-    if e.primitive in (jit, outlined):
-        return memo(e.params["program"], _hashed)
-    n = words(e)
-    return _cost(e) * (n - 1) // n if 1 < n <= _WORDS else 0
-
-
-def _hashed_in_steps(e: Equation, can_be: Callable[[Program], bool] | None) -> Equation:
+def _hashed_in_steps(e: Equation, how: How) -> Equation:
     """Return an equation with random numbers of few words hashed word by word; the same if it has none."""
-    if not _hashed_of(e):
+    if not hashed_of(e):
         return e
     if words(e):
-        return _kernel(e, e.inputs, e.outputs, by_words(e), can_be)
+        return _kernel(e, e.inputs, e.outputs, by_words(e), how)
 
     def written(program: Program) -> Program:
-        return program.replace(equations=[_hashed_in_steps(inner, can_be) for inner in program.equations])
+        return program.replace(equations=[_hashed_in_steps(inner, how) for inner in program.equations])
 
-    called, name = e.params["program"], (_hashed_in_steps, can_be is None, len(_REFUSED))
+    called, name = e.params["program"], (_hashed_in_steps, how.can_be is None, len(_REFUSED))
     params = {"program": memo_as(called, name, lambda: written(called))}
     return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
 
@@ -480,14 +420,6 @@ def _factorized(e: Equation) -> int:
     """Return the elementwise operations in factorizations as XLA counts them: a loop's once."""
     if e.programs:
         return sum([_factorized(inner) for p in e.programs for inner in p.equations])
-    if not _is_in_library(e):
+    if not is_in_library(e):
         return 0
-    return _elements(e) if is_a_loop(e) else _ANEW * _cost(e)
-
-
-def _is_in_library(e: Equation) -> bool:
-    return e.primitive in FORMS and not e.primitive.in_kernel and e.primitive is not dot_general
-
-
-def _cost(e: Equation) -> int:
-    return own_cost(e).flops
+    return _elements(e) if is_a_loop(e) else _ANEW * cost(e)
