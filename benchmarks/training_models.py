@@ -128,8 +128,8 @@ def mobilenet_params(blocks: int = 4, channels: int = 48) -> Params:
 
 
 def images(layout: str = "NCHW", batch: int = 32, size: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures in three colours, and their classes."""
-    x = normal(batch, 3, size, size)
+    """Pictures in three colours, and their classes; no activation of theirs is within a rounding of 0."""
+    x = normal(batch, 3, size, size, seed=1)
     return x if layout == "NCHW" else x.transpose(0, 2, 3, 1), integers(CLASSES, batch)
 
 
