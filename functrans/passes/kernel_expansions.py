@@ -27,7 +27,7 @@ from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
 from functrans.primitives.random.bits import UINT32, is_ours, random_bits, random_split, threefry2x32
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate, iota, pad, stack
+from functrans.primitives.shape.joining import concatenate, iota, pad
 from functrans.primitives.shape.moving import (
     broadcast_in_dim,
     broadcast_to_axis,
@@ -46,6 +46,7 @@ ADDED = 100  # results of which the terms are added in a loop
 SUMS = 4096  # the sums of more products are always taken so
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
 ALONE = 64  # joins of at least this many numbers are functions of their own
+VECTORS = 16  # words that LLVM hashes as vectors, in less time than three one by one
 SORTED = 40  # up to so many numbers are sorted by counting
 
 Values = Sequence[Any]
@@ -87,26 +88,45 @@ def by_words(e: Equation) -> Program:
     def spread(x: Any, axes: Values) -> Any:
         return reshape(broadcast_in_dim(x, shape=shape, dimensions=axes), shape=(prod(shape),))
 
-    def step(*words: Any) -> Any:
-        a, b, count = words
-        return threefry2x32(a, b, full_like(count, 0), count)
+    def step(a: Any, b: Any, count: Any) -> list[Any]:
+        x, y = threefry2x32(a, b, full_like(count, 0), count)
+        if splits:
+            # In one array: for two results, or what a join joins, XLA computes the hash twice.
+            which = iota(dtype=UINT32, shape=(2,), dimension=0)
+            return [select_n(ne(which, full_like(which, 0)), *[broadcast_to_axis(v, 0, 2) for v in (x, y)])]
+        if out.dtype.itemsize < 8:
+            return [convert_element_type(xor(x, y), dtype=out.dtype, weak_type=False)]
+        x, y = (convert_element_type(v, dtype=out.dtype, weak_type=False) for v in (x, y))
+        return [or_(shift_left(x, full_like(x, 32)), y)]
 
     def hashed(data: Any) -> list[Any]:
         counts = iota(dtype=UINT32, shape=(words(e) // prod(shape[:keys]),), dimension=0)
         rows = [spread(index_axis(data, keys, i), all_axes[:keys]) for i in (0, 1)]
         rows += [spread(reshape(counts, shape=shape[keys:]), all_axes[keys:])]
         body = stage(step, [data_type] * 3, "word")
-        x, y = scan(*rows, program=body, length=words(e), consts=0, carry=0)
-        x, y = reshape(x, shape=shape), reshape(y, shape=shape)
-        if splits:
-            return [stack([x, y], len(shape))]
-        if out.dtype.itemsize < 8:
-            return [convert_element_type(xor(x, y), dtype=out.dtype, weak_type=False)]
-        x, y = (convert_element_type(v, dtype=out.dtype, weak_type=False) for v in (x, y))
-        return [or_(shift_left(x, full_like(x, 32)), y)]
+        (found,) = scan(*rows, program=body, length=words(e), consts=0, carry=0)
+        return [reshape(found, shape=out.shape)]
 
     data_type = data.update(shape=())
     return stage(hashed, [data], e.primitive.name)
+
+
+def _as_vectors(primitive: Any) -> Callable[..., Any]:
+    """Return the form of few random bits or keys: those of VECTORS words, of which the first are taken."""
+
+    def write(data: Any, *, shape: tuple[int, ...], **how: Any) -> Any:
+        hashed = primitive(data, shape=(VECTORS,), **how)
+        n, rest = prod(shape), typeof(hashed).shape[1:]
+        first = slice_(hashed, start=(0,) * (1 + len(rest)), limit=(n, *rest), strides=(1,) * (1 + len(rest)))
+        return reshape(first, shape=(*shape, *rest))
+
+    return write
+
+
+def are_few_words(e: Equation) -> bool:
+    """Return whether these are so few random bits or keys of one key that LLVM hashes them one by one."""
+    n = words(e)
+    return 2 < n < VECTORS and n & (n - 1) > 0 and e.inputs[0].type.ndim == 1
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -359,6 +379,7 @@ FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _work, _sums_many),
     **{p: Form(write, takes, _whole) for p, (write, takes) in FACTORIZATIONS.items()},
+    **{p: Form(_as_vectors(p), are_few_words, _whole) for p in (random_bits, random_split)},
     sort: Form(_sorted, _are_few_numbers, _comparisons),
     **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
 }

@@ -43,6 +43,7 @@ from functrans.passes.kernel_expansions import (
     SUMMED,
     SUMS,
     Form,
+    are_few_words,
     by_words,
     in_steps,
     products,
@@ -105,11 +106,10 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, w
     """
     if is_kept(program):
         return program
-    short = whole and is_short(program)
-    if not short and not any([_is_considered(e) for e in program.equations]):
+    if not (whole and is_short(program)) and not any([_is_considered(e) for e in program.equations]):
         return program
-    name = kernels, can_be is None, short, len(_REFUSED)
-    return memo_as(program, name, lambda: _with_kernels(program, can_be, short))
+    name = kernels, can_be is None, whole, len(_REFUSED)
+    return memo_as(program, name, lambda: _with_kernels(program, can_be, whole))
 
 
 class How(NamedTuple):
@@ -117,16 +117,18 @@ class How(NamedTuple):
 
     can_be: returns whether XLA can compile a kernel, if that is not found out later.
     sums  : all products are sums; otherwise XLA's own code computes some, which counts more operations
+    words : few random numbers are hashed word by word; otherwise as vectors, which counts more operations
     """
 
     can_be: Callable[[Program], bool] | None
     sums: bool = False
+    words: bool = False
 
 
-def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, short: bool) -> Program:
+def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, whole: bool) -> Program:
     read = uses(program)
-    steps = in_steps_of(program, read) if short else InSteps()
-    how = How(can_be, steps.in_loops)
+    steps = in_steps_of(program, read) if whole and is_short(program) else InSteps()
+    how = How(can_be, steps.in_loops, steps.in_loops or (whole and counted(program) < SHORT))
     equations: Sequence[Equation] = program.equations
     for found in by_lanes(program):
         last = found.inside[-1]
@@ -210,15 +212,16 @@ def _kernel(
     compile it."""
     unrolls = unrolled_windows(program) <= MOST
     forms = {**(FORMS if unrolls else SHORTER), **(SUMMED if how.sums else {})}
-    expanded = everywhere(lambda p: _in_forms(p, forms), program, ("forms", unrolls, how.sums))
+    name = "forms", unrolls, how.sums, how.words
+    expanded = everywhere(lambda p: _in_forms(p, forms, how.words), program, name)
     alone = everywhere(_finished, with_short_rows_as_loops(expanded), "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (how.can_be is not None and not how.can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
-def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
-    """Expand operations into the forms that a kernel needs."""
+def _in_forms(program: Program, forms: Mapping[Any, Form], one_by_one: bool) -> Program:
+    """Expand operations into the forms that a kernel needs. `one_by_one`: hash few words so."""
     program = Rewriter(program, RULES, "kernels").run()
     equations = in_vector_code(program, program.equations, in_kernel=True)
     program = program.replace(equations=equations) if equations != program.equations else program
@@ -226,6 +229,8 @@ def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
         return program
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
+        if one_by_one and are_few_words(e):
+            return evaluate(by_words(e), values)[0]
         if _is_expanded(e):
             return forms[e.primitive].write(*values, **e.params)
         return bind(e.primitive, values, e.params)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from functrans.caching import memo
 from functrans.ir.program import Equation, Program
 from functrans.ir.text import with_nested
-from functrans.passes.kernel_expansions import FORMS, TERMS, is_by_lines, summed_axes, words
+from functrans.passes.kernel_expansions import FORMS, TERMS, are_few_words, is_by_lines, summed_axes, words
 from functrans.passes.row_sums import RowSum, row_sums
 from functrans.primitives.base import own_cost
 from functrans.primitives.calls.jit import jit, outlined
@@ -40,7 +40,7 @@ class InSteps(NamedTuple):
     products: equations that are summed step by step, those of gradients over all steps of a loop
     sums    : sums of whole arrays that are taken by rows
     hashes  : whether random numbers of few words are hashed word by word
-    in_loops: whether all products in loops are sums
+    in_loops: the same of random numbers in loops; and all products there are sums
     """
 
     products: frozenset[Equation] = frozenset()
@@ -53,7 +53,7 @@ def in_steps_of(program: Program, read: Counter[Any]) -> InSteps:
     """Return what to compute in loops; nothing if XLA would still count too many operations. `read`: how
     often each value is read in the program."""
     products = [e for e in program.equations if e.primitive is dot_general and _is_long(e)]
-    sums, hashes, in_loops = row_sums(program, read), memo(program, _hashed), memo(program, _summed_in_loops)
+    sums, hashes, in_loops = row_sums(program, read), memo(program, _hashed), memo(program, _less_in_loops)
     less = in_loops + hashes + sum([cost(e) - 2 * e.outputs[0].type.size for e in products])
     less += sum([int((1 - s.share) * sum(map(counted_of, [*s.operations, s.equation]))) for s in sums])
     if counted(program) - less >= SHORT:
@@ -122,14 +122,6 @@ def _is_long(e: Equation) -> bool:
     return max(by_column, default=0) <= _COLUMNS
 
 
-def _summed_in_loops(program: Program) -> int:
-    """Return how many operations XLA does not count if products in loops are sums that XLA's own code
-    would compute."""
-    loops = [p for e in program.equations if e.primitive in LOOPS for p in e.programs]
-    found = [e for loop in loops for p in with_nested(loop) for e in p.equations if is_by_lines(e)]
-    return sum([cost(e) - TERMS * e.outputs[0].type.size for e in found])
-
-
 # --- random numbers -------------------------------------------------------------------------------
 
 
@@ -138,9 +130,24 @@ def hashed_of(e: Equation) -> int:
     equation and the programs that it calls."""
     if e.primitive in (jit, outlined):
         return memo(e.params["program"], _hashed)
-    n = words(e)
-    return cost(e) * (n - 1) // n if 1 < n <= _WORDS else 0
+    return _by_words(e) if 1 < words(e) <= _WORDS else 0
+
+
+def _by_words(e: Equation) -> int:
+    return cost(e) * (words(e) - 1) // words(e)
 
 
 def _hashed(program: Program) -> int:
     return 0 if program.marks.settled else sum(map(hashed_of, program.equations))
+
+
+# --- loops ----------------------------------------------------------------------------------------
+
+
+def _less_in_loops(program: Program) -> int:
+    """Return how many operations XLA does not count if, in loops, products are sums that XLA's own code would
+    compute, and few random numbers are hashed word by word."""
+    loops = [p for e in program.equations if e.primitive in LOOPS for p in e.programs]
+    found = [e for loop in loops for p in with_nested(loop) for e in p.equations]
+    less = sum([cost(e) - TERMS * e.outputs[0].type.size for e in found if is_by_lines(e)])
+    return less + sum([_by_words(e) for e in found if are_few_words(e)])
