@@ -26,7 +26,7 @@ pytestmark = pytest.mark.smoke
 X = np.linspace(-1, 1, 4, dtype="float32")
 M = (np.eye(4) + 0.1 * np.arange(16).reshape(4, 4)).astype("float32")
 MANY = np.ones((80, 60), "float32")
-KEY = ft.random.key(1)
+KEY, KEYS = ft.random.key(1), ft.random.split(ft.random.key(1), 5)
 STEPS = np.linspace(0, 1, 30, dtype="float32")
 
 
@@ -83,7 +83,7 @@ CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
         lambda x: lax.scan(lambda c, _: ((c[0] * 0.9 + jnp.sum(c[1]), c[1] * 2), c[1]), (x, x[:0]), None, 9),
         X,
     ),
-    "draws": (lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), ft.random.split(KEY, 5)), X),
+    "draws": (lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), KEYS), X),
     "an order of few": (repeated(lambda i, x: x[jnp.argsort(x)] * 0.9), X),
     "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
     "one of many operations": (repeated(lambda i, x: x * 0.5), np.ones(kernels.SMALL, "float32")),
