@@ -18,16 +18,16 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.elementwise.bitwise import and_, not_, or_, shift_left, xor
+from functrans.primitives.elementwise.bitwise import and_, not_, or_, shift_left, shift_right_logical, xor
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
+from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne, sub
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
-from functrans.primitives.random.bits import UINT32, is_ours, random_bits, random_split, threefry2x32
+from functrans.primitives.random.bits import PARITY, ROTATIONS, UINT32, is_ours, random_bits, random_split
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate, iota, pad
+from functrans.primitives.shape.joining import concatenate, iota, pad, stack
 from functrans.primitives.shape.moving import (
     broadcast_in_dim,
     broadcast_to_axis,
@@ -89,11 +89,9 @@ def by_words(e: Equation) -> Program:
         return reshape(broadcast_in_dim(x, shape=shape, dimensions=axes), shape=(prod(shape),))
 
     def step(a: Any, b: Any, count: Any) -> list[Any]:
-        x, y = threefry2x32(a, b, full_like(count, 0), count)
+        x, y = _hashed_in_turns(a, b, count)
         if splits:
-            # In one array: for two results, or what a join joins, XLA computes the hash twice.
-            which = iota(dtype=UINT32, shape=(2,), dimension=0)
-            return [select_n(ne(which, full_like(which, 0)), *[broadcast_to_axis(v, 0, 2) for v in (x, y)])]
+            return [stack([x, y], 0)]
         if out.dtype.itemsize < 8:
             return [convert_element_type(xor(x, y), dtype=out.dtype, weak_type=False)]
         x, y = (convert_element_type(v, dtype=out.dtype, weak_type=False) for v in (x, y))
@@ -109,6 +107,25 @@ def by_words(e: Equation) -> Program:
 
     data_type = data.update(shape=())
     return stage(hashed, [data], e.primitive.name)
+
+
+def _hashed_in_turns(a: Any, b: Any, count: Any) -> tuple[Any, Any]:
+    """Return the words of the hash of a count, four rounds in each turn of a loop: XLA counts one turn."""
+
+    def turn(x: Any, y: Any, first: Any, second: Any, third: Any, number: Any) -> list[Any]:
+        is_odd = ne(and_(number, full_like(number, 1)), full_like(number, 0))
+        for odd, even in zip(*ROTATIONS, strict=True):
+            n = select_n(is_odd, full_like(number, even), full_like(number, odd))
+            x = add(x, y)
+            rotated = or_(shift_left(y, n), shift_right_logical(y, sub(full_like(n, 32), n)))
+            y = xor(x, rotated)
+        return [add(x, second), add(y, add(third, number)), second, third, first]
+
+    keys = [a, b, xor(xor(a, b), full_like(a, PARITY))]
+    numbers = add(iota(dtype=UINT32, shape=(5,), dimension=0), literal(1, ArrayType((5,), UINT32)))
+    body = stage(turn, [typeof(a)] * 6, "rounds")
+    x, y, *_ = scan(a, add(count, b), *keys, numbers, program=body, length=5, consts=0, carry=5)
+    return x, y
 
 
 def _as_vectors(primitive: Any) -> Callable[..., Any]:

@@ -62,6 +62,7 @@ from functrans.passes.short_programs import (
     cost,
     counted,
     counted_of,
+    has_few_steps,
     hashed_of,
     in_steps_of,
     is_in_library,
@@ -128,7 +129,8 @@ class How(NamedTuple):
 def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, whole: bool) -> Program:
     read = uses(program)
     steps = in_steps_of(program, read) if whole and is_short(program) else InSteps()
-    how = How(can_be, steps.in_loops, steps.in_loops or (whole and counted(program) < SHORT))
+    stays_short = steps.in_loops or (whole and counted(program) < SHORT)
+    how = How(can_be, steps.in_loops, stays_short and has_few_steps(program))
     equations: Sequence[Equation] = program.equations
     for found in by_lanes(program):
         last = found.inside[-1]

@@ -31,6 +31,7 @@ _LONG = 2**19  # more take longer than another thread's start, whoever runs them
 _TERMS = 32  # sums of fewer products are not made loops of their own
 _MOST = 2048  # steps for each element of a product
 _WORDS = 256  # hashing more one by one takes longer than another thread's start
+_STEPS = 512
 _COLUMNS = 128 * 128  # larger operands are not read column by column
 
 
@@ -40,7 +41,7 @@ class InSteps(NamedTuple):
     products: equations that are summed step by step, those of gradients over all steps of a loop
     sums    : sums of whole arrays that are taken by rows
     hashes  : whether random numbers of few words are hashed word by word
-    in_loops: the same of random numbers in loops; and all products there are sums
+    in_loops: whether products in loops are sums, and few random numbers there are hashed so
     """
 
     products: frozenset[Equation] = frozenset()
@@ -150,4 +151,12 @@ def _less_in_loops(program: Program) -> int:
     loops = [p for e in program.equations if e.primitive in LOOPS for p in e.programs]
     found = [e for loop in loops for p in with_nested(loop) for e in p.equations]
     less = sum([cost(e) - TERMS * e.outputs[0].type.size for e in found if is_by_lines(e)])
-    return less + sum([_by_words(e) for e in found if are_few_words(e)])
+    return less + sum([_by_words(e) for e in found if are_few_words(e) and has_few_steps(program)])
+
+
+def has_few_steps(program: Program) -> bool:
+    """Return whether another thread's start takes longer than its loops would gain by hashing as vectors."""
+    return (
+        max([e.params.get("length", 0) for e in program.equations if e.primitive in LOOPS], default=0)
+        <= _STEPS
+    )

@@ -73,9 +73,14 @@ def lengths(program: Any) -> list[int]:
 )
 def test_few_words_are_hashed_as_vectors_or_one_by_one(n: int, vectors: int, loop: bool):
     """As vectors where another thread runs the program anyway; XLA counts one hash of a loop."""
-    f = drawn(split(n))
+    f = drawn(split(n), steps=20)
     program = ft.passes.explain(f)(KEY).after
     for whole in (False, True):
         found = ft.passes.kernels.kernels(program, whole=whole)
-        assert lengths(found)[1:] == ([n] if whole and loop else [])
+        assert lengths(found)[1:] == ([n, 5] if whole and loop else [])  # rounds, four in a turn
         assert f"random_split[shape=({n if whole else vectors},)]" in str(found) or (whole and loop)
+
+
+def test_many_steps_gain_more_by_vectors():
+    program = ft.passes.explain(drawn(split(3), steps=1000))(KEY).after
+    assert lengths(ft.passes.kernels.kernels(program)) == [1000]
