@@ -31,7 +31,7 @@ _LONG = 2**19  # more take longer than another thread's start, whoever runs them
 _TERMS = 32  # sums of fewer products are not made loops of their own
 _MOST = 2048  # steps for each element of a product
 _WORDS = 256  # hashing more one by one takes longer than another thread's start
-_STEPS = 512
+_STEPS = 512  # of a loop; in more, hashing word by word takes longer than another thread's start
 _COLUMNS = 128 * 128  # larger operands are not read column by column
 
 
@@ -156,7 +156,5 @@ def _less_in_loops(program: Program) -> int:
 
 def has_few_steps(program: Program) -> bool:
     """Return whether another thread's start takes longer than its loops would gain by hashing as vectors."""
-    return (
-        max([e.params.get("length", 0) for e in program.equations if e.primitive in LOOPS], default=0)
-        <= _STEPS
-    )
+    steps = [e.params.get("length", 0) for e in program.equations if e.primitive in LOOPS]
+    return max(steps, default=0) <= _STEPS
