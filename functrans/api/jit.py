@@ -149,9 +149,8 @@ def jit(
             f'jit: cpu must be "fast", "blocking" or "plain", got {brief(cpu)}, {here()}\n'
             "It controls how loops are compiled on a CPU, and which thread runs them."
         )
-    plain, blocks = cpu == "plain", cpu == "blocking"
-    chooses = not plain and not {"compiler_options", "device", "backend"} & set(options)
-    shared = _shared(fun, static_argnums, static_argnames, chain, inline, plain, chooses, blocks)
+    chooses = cpu != "plain" and not {"compiler_options", "device", "backend"} & set(options)
+    shared = _shared(fun, static_argnums, static_argnames, chain, inline, cpu, chooses)
     statics, nested = shared.statics, shared.nested
     donates = bool(statics.donated(donate_argnums, donate_argnames) or donate_argnames)
     if static_argnums is not None:  # JAX would count negative ones from the last argument given
@@ -209,7 +208,7 @@ def jit(
     call = Jitted(run if direct else checked, fun, with_options)
     call.lower, call.trace, call.eval_shape = map(told, (compiled.lower, compiled.trace, compiled.eval_shape))
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
-    call.jit_options = How(statics, chain, plain)
+    call.jit_options = How(statics, chain, cpu == "plain")
     return call
 
 
@@ -229,17 +228,15 @@ def jit_options(fun: Any) -> How | None:
 _SHARED = CachePerFunction("functions jitted", 32)
 
 
-def _shared(
-    fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, plain: bool, chooses: bool, blocks: bool
-) -> Shared:
+def _shared(fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, cpu: str, chooses: bool) -> Shared:
     statics = StaticArguments(fun, argnums, argnames)
-    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, plain, chooses, blocks)
+    key = (frozenset(statics.numbers), frozenset(statics.names), tuple(run), inline, cpu, chooses)
     known = _SHARED.of(fun) if fun.__class__ is FunctionType else None
     found = None if known is None else known.get(key)
     if found is None:
         serial = retracing.new_serial()
         nested = Nested(statics, inline, serial)
-        preparation = xla.Preparation(tuple(run), plain, blocks=blocks)
+        preparation = xla.Preparation(tuple(run), cpu == "plain", blocks=cpu == "blocking")
         entry = functools.partial(_Entry, preparation, serial)
         found = Shared(statics, entry, nested, chooses)
         if known is not None:

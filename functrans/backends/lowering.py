@@ -143,7 +143,6 @@ class Lowering:
             return None, [], []
         cache, key = self.module_ctx.cached_primitive_lowerings, (Lowering, program)
         ordered, places = results_by_age(program)
-        ordered.mark(settled=program.marks.settled)
         if key not in cache:
             cache[key] = self._declare(ordered)
         return {"callee": cache[key]}, [self.type(t) for t in ordered.out_types], places

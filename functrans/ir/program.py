@@ -337,7 +337,9 @@ def results_by_age(program: Program) -> tuple[Program, list[int]]:
     age: dict[Any, int] = {v: i for i, e in enumerate(program.equations) for v in e.outputs}
     order = sorted(range(len(outs)), key=lambda i: age.get(outs[i], -1))
     places = sorted(range(len(outs)), key=order.__getitem__)
-    return program.replace(outputs=[outs[i] for i in order]), places
+    ordered = program.replace(outputs=[outs[i] for i in order])
+    ordered.mark(settled=program.marks.settled)
+    return ordered, places
 
 
 def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:

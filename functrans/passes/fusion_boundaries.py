@@ -158,7 +158,8 @@ def side_by_side(program: Program) -> Program:
 def _joined(w: Rewriter, e: Equation) -> Any:
     """Return the join of padded arrays that together are a whole one, or None."""
     t, pads = e.outputs[0].type, _summed_pads(w, e)
-    if len(pads) < _MANY_PADS and (not pads or t.size <= _JOINED_SIZE):
+    are_many = len(pads) >= _MANY_PADS
+    if not pads or not (are_many or t.size > _JOINED_SIZE):
         return None
     axes = {i for p in pads for i, sides in enumerate(p.params["config"]) if any(sides)}
     if len(axes) != 1:
@@ -171,9 +172,7 @@ def _joined(w: Rewriter, e: Equation) -> Any:
         if low != end or inside or high < 0 or p.inputs[1].__class__ is not Literal or p.inputs[1].value != 0:
             return None
         end = t.shape[axis] - high
-    if end != t.shape[axis]:
-        return None
-    if len(pads) < _MANY_PADS and not _takes_many_operations(w, [p.inputs[0] for p in pads]):
+    if end != t.shape[axis] or not (are_many or _takes_many_operations(w, [p.inputs[0] for p in pads])):
         return None
     return w.make(concatenate, *[p.inputs[0] for p in pads], dimension=axis)
 

@@ -25,7 +25,15 @@ from functrans.primitives.elementwise.selection import optimization_barrier, sel
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
-from functrans.primitives.random.bits import PARITY, ROTATIONS, UINT32, is_ours, random_bits, random_split
+from functrans.primitives.random.bits import (
+    PARITY,
+    ROTATIONS,
+    UINT32,
+    is_ours,
+    mixed,
+    random_bits,
+    random_split,
+)
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota, pad, stack
 from functrans.primitives.shape.moving import (
@@ -112,13 +120,13 @@ def by_words(e: Equation) -> Program:
 def _hashed_in_turns(a: Any, b: Any, count: Any) -> tuple[Any, Any]:
     """Return the words of the hash of a count, four rounds in each turn of a loop: XLA counts one turn."""
 
+    def rotate(x: Any, n: Any) -> Any:
+        return or_(shift_left(x, n), shift_right_logical(x, sub(full_like(n, 32), n)))
+
     def turn(x: Any, y: Any, first: Any, second: Any, third: Any, number: Any) -> list[Any]:
         is_odd = ne(and_(number, full_like(number, 1)), full_like(number, 0))
-        for odd, even in zip(*ROTATIONS, strict=True):
-            n = select_n(is_odd, full_like(number, even), full_like(number, odd))
-            x = add(x, y)
-            rotated = or_(shift_left(y, n), shift_right_logical(y, sub(full_like(n, 32), n)))
-            y = xor(x, rotated)
+        pairs = [[full_like(number, n) for n in pair] for pair in zip(*ROTATIONS, strict=True)]
+        x, y = mixed(x, y, [select_n(is_odd, even, odd) for odd, even in pairs], add, xor, rotate)
         return [add(x, second), add(y, add(third, number)), second, third, first]
 
     keys = [a, b, xor(xor(a, b), full_like(a, PARITY))]

@@ -113,9 +113,7 @@ def _is_long(e: Equation) -> bool:
     numbers in very many steps, and without reading a large operand column by column."""
     summed = summed_axes(e)
     terms = prod([n for _, n in summed])
-    if not FORMS[dot_general].takes(e) or not terms or not e.outputs[0].type.size:
-        return False
-    if terms < _TERMS or terms > _MOST * e.outputs[0].type.size:
+    if not FORMS[dot_general].takes(e) or terms < _TERMS or terms > _MOST * e.outputs[0].type.size:
         return False
     axis, _ = max(summed, key=lambda found: found[1])
     names = (e.params["lhs"], e.params["rhs"])
@@ -151,7 +149,7 @@ def _less_in_loops(program: Program) -> int:
     loops = [p for e in program.equations if e.primitive in LOOPS for p in e.programs]
     found = [e for loop in loops for p in with_nested(loop) for e in p.equations]
     less = sum([cost(e) - TERMS * e.outputs[0].type.size for e in found if is_by_lines(e)])
-    return less + sum([_by_words(e) for e in found if are_few_words(e) and has_few_steps(program)])
+    return less + (sum([_by_words(e) for e in found if are_few_words(e)]) if has_few_steps(program) else 0)
 
 
 def has_few_steps(program: Program) -> bool:

@@ -312,11 +312,24 @@ def _rounds(
     keys = (k0, k1, xor(xor(k0, k1), full(PARITY)))
     x, y = add(x, k0), add(y, k1)
     for i in range(5):
-        for r in ROTATIONS[i % 2]:
-            x = add(x, y)
-            y = xor(x, rotate(y, r))
+        x, y = mixed(x, y, ROTATIONS[i % 2], add, xor, rotate)
         x = add(x, keys[(i + 1) % 3])
         y = add(y, add(keys[(i + 2) % 3], full(i + 1)))
+    return x, y
+
+
+def mixed(
+    x: Any,
+    y: Any,
+    rotations: Sequence[Any],
+    add: Callable[..., Any],
+    xor: Callable[..., Any],
+    rotate: Callable[..., Any],
+) -> tuple[Any, Any]:
+    """Apply a round of mixing for each rotation."""
+    for r in rotations:
+        x = add(x, y)
+        y = xor(x, rotate(y, r))
     return x, y
 
 
