@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from functrans.api.derivatives import value_and_grad as value_and_grad
     from functrans.api.derivatives import vjp as vjp
     from functrans.api.devices import device_put as device_put
+    from functrans.api.devices import keep_memory as keep_memory
     from functrans.api.jacobians import fwd_and_bwd as fwd_and_bwd
     from functrans.api.jacobians import hessian as hessian
     from functrans.api.jacobians import jacfwd as jacfwd
@@ -179,7 +180,7 @@ else:
             "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
             "functrans.api.custom_rules": "custom_jvp custom_vjp",
             "functrans.api.derivatives": ("grad jvp linear_transpose linearize value_and_grad vjp"),
-            "functrans.api.devices": "device_put",
+            "functrans.api.devices": "device_put keep_memory",
             "functrans.api.jacobians": "fwd_and_bwd hessian jacfwd jacrev jacrev=jacobian",
             "functrans.api.jit": "clear_caches jit",
             "functrans.api.pmap": "pmap",

@@ -30,10 +30,12 @@ def run(words: Sequence[str]) -> None:
         prog="python -m functrans run",
         description=about,
         epilog="FUNCTRANS_TAKE_OVER=0 in the environment runs it with JAX alone.",
-        usage="%(prog)s [-h] [--explain] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
+        usage="%(prog)s [-h] [--explain] [--keep-memory] (SCRIPT | -m MODULE) [ARGUMENTS ...]",
     )
     explained = "report at the end what became of each function"
     parser.add_argument("--explain", action="store_true", help=explained)
+    kept = "call ft.keep_memory() when the script has imported JAX"
+    parser.add_argument("--keep-memory", action="store_true", help=kept)
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="a module to run")
     parser.add_argument("script", nargs="?", help="a script to run")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
@@ -43,6 +45,8 @@ def run(words: Sequence[str]) -> None:
     if given.script is not None and not os.path.exists(given.script):
         parser.error(f"can't open file {given.script!r}")
     _take_over_later(given.explain)
+    if given.keep_memory:
+        when_imported("jax", lambda: functrans.keep_memory())
     try:
         if given.module:
             sys.argv[:] = given.module

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -208,16 +210,44 @@ def test_another_profile_is_running(tmp_path):
 # --- shown ----------------------------------------------------------------------------------------
 
 
-def test_new_pages_of_memory(monkeypatch):
-    monkeypatch.delenv("MALLOC_ARENA_MAX", raising=False)
+def test_new_pages_of_memory():
     report = ft.profile(jnp.sin, repeats=1)(jnp.ones(4))
     assert 0 <= report.new_pages == report.as_dict()["new_pages"]
     report.new_pages = 11_003
     for text in (str(report), report.as_html()):
         assert "11,003 new pages of memory" in text
-        assert "MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0" in text
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
-    assert "new pages" not in str(report)
+        assert "ft.keep_memory()" in text
+
+
+LARGE_RESULTS = """
+import resource, jax, jax.numpy as jnp
+f = jax.jit(lambda x: x + 1)
+x = jnp.ones(25_000_000)
+pages = [resource.getrusage(resource.RUSAGE_SELF).ru_minflt for _ in range(9) if f(x).block_until_ready().all()]
+print(min(after - before for before, after in zip(pages, pages[1:])))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
+def test_kept_memory(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(LARGE_RESULTS)
+
+    def new_pages(*words: str) -> int:
+        command = [sys.executable, "-m", "functrans", "run", *words, str(script)]
+        return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+
+    assert new_pages("--keep-memory") < 100
+    assert new_pages() > 10_000
+
+
+def test_memory_is_not_kept(monkeypatch):
+    monkeypatch.setattr("functrans.api.devices._KEEPING", ())
+    jax.devices()
+    with pytest.warns(UserWarning, match=r"Call ft.keep_memory\(\) before the first computation"):
+        ft.keep_memory()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not ft.keep_memory()
 
 
 def test_saved_reports(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -231,7 +230,7 @@ class ProfileReport(Saved):
 
     def _notes(self) -> list[str]:
         notes = [_HIDES] if any(row.inside for row in self.lines) else []
-        if self.new_pages >= _MANY_PAGES and "MALLOC_ARENA_MAX" not in os.environ:
+        if self.new_pages >= _MANY_PAGES:
             notes.append(_PAGES.format(self.new_pages))
         return notes
 
@@ -259,9 +258,7 @@ class ProfileReport(Saved):
 _MANY_PAGES = 1000
 _PAGES = (
     "In each run the system hands {:,} new pages of memory to the process, and takes them back, "
-    "which takes time. With glibc (most of Linux), a process started with MALLOC_ARENA_MAX=1 "
-    "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=4294967296 in its environment keeps up to 4 GB of freed "
-    "memory instead."
+    "which takes time. On Linux ft.keep_memory(), called before the first computation, keeps them."
 )
 _HIDES = (
     "One kernel: XLA runs this loop as one piece of machine code, which the profiler cannot see "
