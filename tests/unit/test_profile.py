@@ -221,9 +221,10 @@ def test_new_pages_of_memory():
 
 LARGE_RESULTS = """
 import resource, jax, jax.numpy as jnp
-f = jax.jit(lambda x: x + 1)
-x = jnp.ones(25_000_000)
-pages = [resource.getrusage(resource.RUSAGE_SELF).ru_minflt for _ in range(9) if f(x).block_until_ready().all()]
+f, x, pages = jax.jit(lambda x: x + 1), jnp.ones(25_000_000), []
+for _ in range(9):
+    f(x).block_until_ready()
+    pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 print(min(after - before for before, after in zip(pages, pages[1:])))
 """
 
