@@ -46,7 +46,7 @@ def run(words: Sequence[str]) -> None:
         parser.error(f"can't open file {given.script!r}")
     _take_over_later(given.explain)
     if given.keep_memory:
-        when_imported("jax", lambda: functrans.keep_memory())
+        when_imported("jax", lambda: functrans.keep_memory())  # not JAX now
     try:
         if given.module:
             sys.argv[:] = given.module

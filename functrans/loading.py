@@ -227,10 +227,10 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sys.modules[module.__name__] = importlib.import_module(theirs)
 
 
-_AWAITED: dict[str, list[Callable[[], None]]] = {}
+_AWAITED: dict[str, list[Callable[[], object]]] = {}
 
 
-def when_imported(module: str, act: Callable[[], None]) -> None:
+def when_imported(module: str, act: Callable[[], object]) -> None:
     """Call `act` once a module of JAX is imported: now, if it already is.
 
     Example:
@@ -244,7 +244,7 @@ def when_imported(module: str, act: Callable[[], None]) -> None:
 
 
 def _then(
-    spec: importlib.machinery.ModuleSpec | None, acts: Sequence[Callable[[], None]]
+    spec: importlib.machinery.ModuleSpec | None, acts: Sequence[Callable[[], object]]
 ) -> importlib.machinery.ModuleSpec | None:
     """Return a module's spec that also runs the acts after the module is executed."""
     loader: Any = spec and spec.loader
