@@ -66,8 +66,8 @@ def keep_memory() -> bool:
     Linux systems, returns large blocks at once, and the system hands out the pages anew in the next call:
     about a microsecond each, a third of many training steps. `ft.profile` counts these pages. Call this
     before the first computation: threads that XLA has started keep heaps of their own, whose blocks above
-    64 MB are returned as before. The price: the process keeps up to 2 GB that it does not use, more if
-    small blocks lie between large ones, and all threads allocate from one heap.
+    64 MB are returned as before. The price: all threads allocate from one heap, which keeps up to 2 GB that
+    is not used, and may grow by some more of the largest blocks until each finds its place again.
 
     Returns:
       True if the C library does so; False if it is not glibc.

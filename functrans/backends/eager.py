@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 
 from functrans import runtime
 from functrans.backends import xla
@@ -142,4 +141,4 @@ def compiled(primitive: Any, splats: Sequence[ArrayType | None] | None, *items: 
         return outs if primitive.multiple_results else outs[0]
 
     call.__name__ = primitive.name
-    return jax_jit(call)
+    return xla.jax_jit(call)

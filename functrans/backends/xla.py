@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax._src import config as _config
 from jax._src import pjit as _pjit
+from jax._src.api import jit as jax_jit  # the program may exchange the name in JAX's module
 from jax._src.core import ManualAxisType, auto_insert_reshard, trace_state_clean
 from jax._src.core import Primitive as JaxPrimitive
 from jax._src.dispatch import prim_requires_devices_during_lowering

@@ -17,6 +17,7 @@ from typing import Any, NewType
 
 import jax
 import numpy as np
+from jax._src.api import jit as jax_jit
 
 from functrans import errors, runtime
 from functrans.caching import Cache
@@ -41,7 +42,7 @@ _READS |= {"empty_like"}  # on which devices its argument is
 _CLOSES_OVER = {"pinv"}
 _OF_SHAPES = re.compile("_shapes$|_shape_tuple$|_permutations$")  # names of functions of shapes
 _PLACES = ("sharding", "device", "out_sharding")  # parameters that say where the result is
-_Jitted: Any = jax.jit(lambda: 0).__class__
+_Jitted: Any = jax_jit(lambda: 0).__class__
 _REFUSED = (TypeError, ValueError, IndexError)
 
 
@@ -140,12 +141,12 @@ class _Delegated(JaxFunction):
         of_python = _OF_PYTHON.search(str(signature.return_annotation))
         of_python = of_python or _OF_SHAPES.search(self.name)
         self.in_python = not jitted and (bool(of_python) or self.name in _READS | _CLOSES_OVER)
-        self.compiled = fun if jitted else jax.jit(fun, static_argnames=options)
+        self.compiled = fun if jitted else jax_jit(fun, static_argnames=options)
         self.ways = (self.compiled, self.knowing, fun)
         # classes of the arguments -> index of the first way to try
         self.first = Cache("ways to call JAX's functions", 256)
 
-        self.known: Any = jax.jit(reading)
+        self.known: Any = jax_jit(reading)
 
     def clear(self) -> None:
         super().clear()

@@ -123,7 +123,7 @@ class JaxFunction:
             operands = [*found.consts, *found.chosen(leaves)]
             return tree.unflatten(found.out_tree, xla.run_program(found.program, operands))
 
-        self.compiled: Any = jax.jit(compiled, static_argnums=argnums, static_argnames=argnames or None)
+        self.compiled: Any = xla.jax_jit(compiled, static_argnums=argnums, static_argnames=argnames or None)
 
     def clear(self) -> None:
         self.cache.clear()

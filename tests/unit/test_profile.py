@@ -222,7 +222,7 @@ def test_new_pages_of_memory():
 LARGE_RESULTS = """
 import resource, jax, jax.numpy as jnp
 f, x, pages = jax.jit(lambda x: x + 1), jnp.ones(25_000_000), []
-for _ in range(9):
+for _ in range(40):
     f(x).block_until_ready()
     pages.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
 print(min(after - before for before, after in zip(pages, pages[1:])))

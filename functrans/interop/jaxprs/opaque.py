@@ -13,6 +13,7 @@ from itertools import compress
 from typing import Any
 
 import jax
+from jax._src.api import jit as jax_jit
 from jax._src.core import DebugInfo, DropVar, NamedAxisEffect, internal_mutable_array_effect, jaxpr_as_fun
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
@@ -67,7 +68,7 @@ class Body(OneEquation):
         shardings = [s for s, _ in get_intermediate_shardings(self.closed_alone.jaxpr)]
         meshes = [s.mesh for s in shardings if isinstance(s, jax.sharding.NamedSharding)]
         self.mesh: Any = next((m for m in meshes if isinstance(m, jax.sharding.Mesh)), None)
-        self.compiled: Any = jax.jit(self.fun)
+        self.compiled: Any = jax_jit(self.fun)
 
     def listing(self) -> str:
         return str(self.closed_alone)
@@ -301,5 +302,5 @@ def _whole(jaxpr: Any, *values: Any) -> Flat:
     returned = [v for v in jaxpr.outvars if not isinstance(v.aval, jax.core.ShapedArray)]
     if returned:
         raise no_arrays(next(e for e in jaxpr.eqns if returned[0] in e.outvars))
-    called, _ = traced(jax.jit(jaxpr_as_fun(closed)), [typeof(x) for x in values])
+    called, _ = traced(jax_jit(jaxpr_as_fun(closed)), [typeof(x) for x in values])
     return run(called.jaxpr, constants_of(called), values, lambda eqn, xs: _other(eqn, *xs))
