@@ -145,10 +145,6 @@ class UnknownOption(InvalidArgument, jax.errors.JaxRuntimeError):  # type: ignor
     __str__ = DonatedTwice.__str__
 
 
-class UnknownBackend(InvalidArgument, RuntimeError):
-    """There is no platform of this name."""
-
-
 class RuleMismatch(TypeMismatch):
     """A custom rule returned another structure or other types than its function."""
 
@@ -218,11 +214,11 @@ class InvalidFormat(InvalidArgument, IndexError, KeyError):
 
 
 class UnhashableStatic(FunctransError, ValueError):
-    """A static argument of `jit` or `pmap` is not hashable."""
+    """A static argument of `jit` is not hashable."""
 
 
 class BatchSizeMismatch(FunctransError, ValueError):
-    """The mapped axes of the arguments of `vmap` or `pmap` differ in size."""
+    """The mapped axes of the arguments of `vmap` differ in size."""
 
 
 class UnboundAxis(FunctransError, NameError):

@@ -32,7 +32,6 @@ _ANSWERING = {
     "delegated": "functrans.interop.delegated",  # for loading.py
     "at_by_jax": "functrans.interop.bridge",  # for `x.at` of numpy/indexing.py
     "stage_by_jax": "functrans.interop.sharded_types",  # for where a function is traced
-    "part_by_jax": "functrans.interop.sharded_types",  # for api/shard_map.py
 }
 # what is read -> the modules that fill it, separated by spaces, until they are imported
 waiting = {

@@ -68,7 +68,7 @@ class Shared:
 
 
 class Jitted(functools.partial[_R], Generic[_P, _R]):
-    """The callable that `jit` and `pmap` return. Its methods also accept `ShapeDtypeStruct`s for
+    """The callable that `jit` returns. Its methods also accept `ShapeDtypeStruct`s for
     arrays. They are slots, not function attributes, which `functools.wraps` would copy to wrappers.
     As a `functools.partial`, it costs little more to call than a function.
 

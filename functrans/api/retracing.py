@@ -120,15 +120,10 @@ def history_of(fun: Any) -> History:
 
 # --- recording ------------------------------------------------------------------------------------
 
-# Functions that are jitted on behalf of another function, which records the trace itself.
-STAND_INS: weakref.WeakSet[Any] = weakref.WeakSet()
-
 
 def record(serial: int, statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any], nested: bool) -> None:
     """Record that the function with these static arguments is traced for these arguments."""
     fun = statics.fun
-    if fun.__class__ is FunctionType and fun in STAND_INS:
-        return
     history = history_of(fun)
     history.count += 1
     structures, leaves = _signature(statics, args, kwargs)

@@ -39,8 +39,8 @@ class StaticArguments:
 
     positional: list[str]
 
-    def __init__(self, fun: Any, argnums: Any, argnames: Any, option: str = "static_argnums"):
-        numbers = _numbers(option, argnums)
+    def __init__(self, fun: Any, argnums: Any, argnames: Any):
+        numbers = _numbers("static_argnums", argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
         self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
         signature = self.signature
@@ -49,7 +49,7 @@ class StaticArguments:
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
         rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-        self._check_given(option, numbers)
+        self._check_given("static_argnums", numbers)
         self._check_given("static_argnames", names)
         n = len(positional)  # those before -n are among *args: they count from the end of a call
         numbers = {i + n if -n <= i < 0 else i for i in numbers}
@@ -199,7 +199,7 @@ def _numbers(option: str, argnums: Any) -> set[int]:
     try:
         return {operator.index(i) for i in np.atleast_1d(argnums)}
     except TypeError:
-        names = option.replace("nums", "names").replace("broadcasted_", "")
+        names = option.replace("nums", "names")
         raise errors.TypeMismatch(
             f"{option} takes the positions of arguments, got {brief(argnums)}, {here()}\n"
             f"For names, use the {names} of jit."

@@ -1,4 +1,4 @@
-"""`vmap`, and the `in_axes` and `out_axes` of `vmap` and `pmap`."""
+"""`vmap`: a function of one example becomes a function of many."""
 
 from __future__ import annotations
 
@@ -25,51 +25,47 @@ from functrans.typing import PyTree
 # --- in_axes and out_axes -------------------------------------------------------------------------
 
 
-class MappedAxes:
-    """The axes over which the transformation `name` maps `fun`; checked on construction."""
+class _MappedAxes:
+    """The axes over which `vmap` maps `fun`; checked on construction."""
 
-    def __init__(self, name: str, fun: Any, in_axes: Any, out_axes: Any, axis_name: Any):
-        check_callable(fun, name)
-        self.name = name
+    def __init__(self, fun: Any, in_axes: Any, out_axes: Any, axis_name: Any):
+        check_callable(fun, "vmap")
         self.fun = fun
         self.in_axes: Any = tuple(in_axes) if isinstance(in_axes, list) else in_axes
         self.out_axes = out_axes
         if not (self.in_axes is None or isinstance(self.in_axes, (int, tuple))):
             raise errors.NotAnArray(
-                f"{name}: in_axes must be an int, None or a tuple with one entry per argument, got "
+                f"vmap: in_axes must be an int, None or a tuple with one entry per argument, got "
                 f"{in_axes!r}, {here()}"
             )
         for d in tree.leaves((in_axes, out_axes)):
             if d.__class__ is not int:  # nor a bool
                 raise errors.NotAnArray(
-                    f"{name}: in_axes and out_axes must be ints or None, or pytrees of them, got "
+                    f"vmap: in_axes and out_axes must be ints or None, or pytrees of them, got "
                     f"{d!r}, {here()}"
                 )
         try:
             hash(axis_name)
         except TypeError:
             raise errors.NotAnArray(
-                f"{name}: axis_name must be hashable, got {brief(axis_name)}, {here()}\n"
-                f"One {name} names one axis: for several, nest vmaps."
+                f"vmap: axis_name must be hashable, got {brief(axis_name)}, {here()}\n"
+                "One vmap names one axis: for several, nest vmaps."
             ) from None
 
     def __str__(self) -> str:
-        return f"{self.name} of {function_name(self.fun)}"
+        return f"vmap of {function_name(self.fun)}"
 
-    def of_arguments(self, args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list[int | None]:
-        """Return one axis per leaf of the dynamic arguments; `static`: positions of the others."""
+    def of_arguments(self, args: tuple[Any, ...], kwargs: Any) -> list[int | None]:
+        """Return one axis per leaf of the arguments."""
         in_axes = self.in_axes
-        dynamic = tuple([x for i, x in enumerate(args) if i not in static])
-        if isinstance(in_axes, tuple):
-            if len(in_axes) != len(args):
-                raise errors.InvalidArgument(
-                    f"{self}: in_axes={in_axes} has {counted(len(in_axes), 'entry', 'entries')} "
-                    f"for {counted(len(args), 'positional argument')}, {here()}\n"
-                    "Pass one entry per positional argument (None: not mapped). Keyword arguments "
-                    "have no entry: they are mapped along axis 0."
-                )
-            in_axes = tuple([d for i, d in enumerate(in_axes) if i not in static])
-        return self._spread((in_axes, 0), (dynamic, kwargs), "in_axes", in_axes, dynamic)
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise errors.InvalidArgument(
+                f"{self}: in_axes={in_axes} has {counted(len(in_axes), 'entry', 'entries')} "
+                f"for {counted(len(args), 'positional argument')}, {here()}\n"
+                "Pass one entry per positional argument (None: not mapped). Keyword arguments "
+                "have no entry: they are mapped along axis 0."
+            )
+        return self._spread((in_axes, 0), (args, kwargs), "in_axes", in_axes, args)
 
     def of_result(self, result: Any) -> list[int | None]:
         """Return one axis per leaf of the result."""
@@ -136,10 +132,9 @@ class MappedAxes:
         return to % ndim
 
 
-def argument_names(args: tuple[Any, ...], kwargs: Any, static: Any = ()) -> list[str]:
-    """Return the path names of the leaves of the dynamic arguments."""
-    dynamic = [i for i in range(len(args)) if i not in static]
-    positional = [n for i in dynamic for n in tree.path_names(args[i], f"args[{i}]")]
+def _argument_names(args: tuple[Any, ...], kwargs: Any) -> list[str]:
+    """Return the path names of the leaves of the arguments."""
+    positional = [n for i, x in enumerate(args) for n in tree.path_names(x, f"args[{i}]")]
     return [*positional, *tree.path_names(kwargs, "kwargs")]
 
 
@@ -191,7 +186,7 @@ def vmap(
       >>> print(softmax(jnp.zeros(4)))
       [0.25 0.25 0.25 0.25]
     """
-    axes = MappedAxes("vmap", fun, in_axes, out_axes, axis_name)
+    axes = _MappedAxes(fun, in_axes, out_axes, axis_name)
     spmd = spmd_axis_name if isinstance(spmd_axis_name, tuple) else (spmd_axis_name,)
     spmd = () if spmd_axis_name is None else spmd
 
@@ -207,7 +202,7 @@ def vmap(
             return by_jax(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
-        names = partial(argument_names, args, kwargs)
+        names = partial(_argument_names, args, kwargs)
         try:
             arrays = as_arrays(leaves, names)
         except errors.NotAnArray:
@@ -290,7 +285,7 @@ def _hold_sparse(values: PyTree) -> bool:
     return bool(vmappables) and any(map(is_vmappable, tree.leaves(values, is_vmappable)))
 
 
-def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: MappedAxes, sum_match: bool) -> Any:
+def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: _MappedAxes, sum_match: bool) -> Any:
     """Move the batch axis of a result to where `out_axes` puts it."""
     if to is None:
         if d is not None and sum_match:

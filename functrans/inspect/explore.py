@@ -128,13 +128,7 @@ def check_same(profiled: Program, shown: Program) -> None:
 # --- which function is below ----------------------------------------------------------------------
 
 # The files of the wrappers in `api`: what they do to a program, and which keep the arguments.
-_DOES = {
-    "derivatives.py": "differentiated",
-    "jet.py": "differentiated",
-    "vmap.py": "batched",
-    "pmap.py": "batched",
-    "shard_map.py": "batched",
-}
+_DOES = {"derivatives.py": "differentiated", "jet.py": "differentiated", "vmap.py": "batched"}
 _SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py", "staging.py")
 
 

@@ -30,7 +30,6 @@ from functrans.interop.jaxprs.opaque import signature
 from functrans.interop.jaxprs.walk import constants_of, exactly, in_jaxpr, means, opaque, run, type_of_aval
 from functrans.interop.references import made_outside
 from functrans.ir.program import Program
-from functrans.ir.types import ArrayType
 from functrans.primitives.distributed.sharding import (
     automatic_axes,
     mesh_of_type,
@@ -58,27 +57,6 @@ def staged(function: Callable[..., Sequence[Any]], values: Sequence[Any], name: 
 
     with at_once(), automatic_axes():  # so that constants are arrays, not JAX tracers
         return stage(body, [type_of_aval(a) for a in closed.in_avals], name)
-
-
-@runtime.answers("part_by_jax")
-def part(mapped: Callable[..., Sequence[Any]], types: Sequence[ArrayType]) -> tuple[Any, list[Any]]:
-    """Let JAX trace a checked `jax.shard_map` of flat values, in which derivatives sum over devices.
-
-    Returns:
-      The function of one part, which takes the captured values and then the parts of the arguments;
-      the captured values.
-    """
-    closed = jaxpr_of_map(mapped, types)
-    (equation,) = closed.eqns
-    assert equation.invars == [*closed.jaxpr.constvars, *closed.jaxpr.invars], closed
-    inner = equation.params["jaxpr"]
-    chosen = [equation.outvars.index(v) for v in closed.jaxpr.outvars]
-
-    def of_part(*values: Any) -> list[Any]:
-        outs = exactly(run(inner, (), values), [v.aval for v in inner.outvars])
-        return [outs[i] for i in chosen]
-
-    return of_part, closed.consts
 
 
 def jaxpr_of_map(mapped: Callable[..., Sequence[Any]], types: Sequence[Any]) -> Any:

@@ -5,8 +5,6 @@ The cases run in the process that test_on_eight_devices.py starts.
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +15,6 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as ft_numpy
-from functrans import errors
 from tests.support.tables import TABLES, rows
 
 INSIDE = len(jax.devices()) == 8
@@ -89,27 +86,6 @@ if not INSIDE:
             same(mine(*given), theirs(*given))
             same_layout(mine(*given), theirs(*given))
 
-    @pytest.mark.parametrize("transform", [ft.vmap, ft.grad, ft.checkpoint])
-    def test_what_is_made_of_it_has_not_its_methods(transform):
-        mapped = ft.pmap(ft.jit(lambda x: x * 2))
-        assert "stablehlo" in mapped.lower(X[:1]).as_text()
-        assert not hasattr(transform(mapped), "lower")
-
-    def test_the_function_is_not_kept_alive():
-        def f(x):
-            return x * 2
-
-        known = weakref.ref(f)
-        ft.pmap(f)(X[:1])
-        del f
-        gc.collect()
-        assert known() is None
-
-    def test_several_processes_are_refused(monkeypatch):
-        monkeypatch.setattr(jax, "process_index", lambda backend=None: 1)
-        with pytest.raises(ValueError, match=r"belong to several processes(.|\n)*test_pmap.py"):
-            ft.pmap(lambda x: x)(X[:1])
-
 else:
 
     def loss(f, case):
@@ -159,10 +135,6 @@ else:
         same(got, want)
         same_layout(got, want)
 
-    def test_the_gradient_of_what_the_first_device_has():
-        first = ft.pmap(lambda x: x**2, out_axes=None)
-        same(ft.grad(lambda x: first(x).sum())(jax_numpy.ones(4)), jax_numpy.array([2.0, 0, 0, 0]))
-
     def test_inside_other_transformations():
         def of(m, n):
             f = m.pmap(lambda x: n.sin(x) * m.lax.psum(x, "i"), axis_name="i")
@@ -198,60 +170,3 @@ else:
 
         same(of(*MINE), of(*JAX))
         same_layout(of(*MINE), of(*JAX))
-
-    def test_donated_buffers():
-        a, b, c = (ft.pmap(lambda x: x * 1)(X) for _ in range(3))
-        f = ft.pmap(
-            lambda n, x, y, z: (x + y["a"] * n, x + z), donate_argnums=(2, -1), static_broadcasted_argnums=0
-        )
-        f(2, a, {"a": b}, c)
-        assert (a.is_deleted(), b.is_deleted(), c.is_deleted()) == (False, True, True)
-        with pytest.raises(errors.InvalidArgument, match=r"argument 0 of .* is both static"):
-            ft.pmap(lambda n, x: x, donate_argnums=0, static_broadcasted_argnums=0)
-
-    def test_axes_from_the_end():
-        same(ft.pmap(lambda x: x * 2, in_axes=-2, out_axes=-1)(X), ft_numpy.moveaxis(X * 2, 1, 2))
-
-    def test_a_name_may_be_anything_hashable():
-        for axis_name in (3, ("a", "b"), None):
-            f = ft.pmap(lambda x: x * 2, axis_name=axis_name)
-            same(f(X), ft_numpy.asarray(X * 2))
-
-    def test_no_argument_but_a_size():
-        same(ft.pmap(lambda: ft.lax.axis_index("i"), "i", axis_size=3)(), ft_numpy.arange(3))
-
-    def test_committed_to_another_place():
-        for place in (jax.devices()[3], jax.NamedSharding(jax.make_mesh((4,), ("k",)), jax.P())):
-            x = jax.device_put(X, place)
-            with pytest.raises(ValueError, match=r"args\[1\]\['x'\] .* is committed to(.|\n)*device_put"):
-                ft.pmap(lambda n, t: t["x"], static_broadcasted_argnums=0)(1, {"x": x})
-        with pytest.raises(errors.TypeMismatch, match="matmul"):
-            ft.pmap(lambda x: x @ x)(x)
-        lying = jax.device_put(X, ft.pmap(lambda x: x)(X).sharding)
-        same(ft.pmap(lambda x: x)(lying), ft_numpy.asarray(X))
-
-    def test_too_few_devices():
-        for n, options in ((9, {}), (3, {"devices": jax.devices()[:2]}), (0, {})):
-            with pytest.raises(ValueError, match=f"size {n}, but . devices(.|\n)*test_pmap.py"):
-                ft.pmap(lambda x: x, **options)(np.ones((n, 2)))
-        with pytest.raises(ValueError, match="distinct"):
-            ft.pmap(lambda x: x, devices=jax.devices()[:1] * 2)
-        with pytest.raises(ValueError, match=r"jax\.Devices"):
-            ft.pmap(lambda x: x, devices=8)
-
-    def test_it_is_traced_once_for_a_signature():
-        traced = []
-
-        def f(x, n):
-            traced.append(n)
-            return x * n
-
-        for n in (2, 2, 3, 2):
-            ft.pmap(f, static_broadcasted_argnums=1)(X, n)
-        assert traced == [2, 3]
-        reasons = ft.explain_cache(f).traces[1].reasons
-        assert "n: the static value 3, was the static value 2" in reasons
-
-    def test_python_as_it_is_written():
-        with ft.disable_jit():
-            same(ft.pmap(lambda x: x * 2)(X), ft_numpy.asarray(X * 2))

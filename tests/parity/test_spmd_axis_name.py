@@ -71,7 +71,8 @@ if INSIDE:
         args["an operand for all"] += (W,)
         want = every(jax)
         for name, got in [*every(ft).items(), *[(name, made(ft)[name](*args[name])) for name in AT_ONCE]]:
-            np.testing.assert_allclose(got, want[name], rtol=2e-6, err_msg=name)
+            # numbers near 0 are what is left of larger ones
+            np.testing.assert_allclose(got, want[name], rtol=2e-6, atol=1e-7, err_msg=name)
             assert got.sharding.is_equivalent_to(want[name].sharding, got.ndim), name
             assert len(got.sharding.device_set) == 8
 

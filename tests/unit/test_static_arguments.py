@@ -73,7 +73,6 @@ KINDS: dict[str, Callable[[], Callable[[Any, Any], Any]]] = {
     "jit in jit": lambda: ft.jit(ft.jit(told, static_argnums=1), static_argnums=1),
     "checkpoint": lambda: ft.checkpoint(told, static_argnums=1),
     "checkpoint, by name": lambda: by_name(ft.checkpoint(told, static_argnames="n")),
-    "pmap": lambda: one_device(ft.pmap(told, static_broadcasted_argnums=1)),
     "from_jax": lambda: from_jax(told, static_argnums=1),
     "from_jax, by name": lambda: by_name(from_jax(told, static_argnames="n")),
     "custom_jvp": lambda: custom_jvp(),
@@ -82,10 +81,6 @@ KINDS: dict[str, Callable[[], Callable[[Any, Any], Any]]] = {
 
 def by_name(f: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda x, n: f(x, n=n)
-
-
-def one_device(f: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    return lambda x, n: f(x[None], n)[0]
 
 
 def custom_jvp() -> Callable[[Any, Any], Any]:
@@ -230,11 +225,8 @@ def doubled_three(a: Any, b: Any, c: Any) -> Any:
         lambda static, d: ft.jit(
             doubled_three, static_argnums=[i - 3 for i in static], donate_argnames=["abc"[i] for i in d]
         ),
-        lambda static, d: ft.pmap(
-            doubled_three, static_broadcasted_argnums=static, donate_argnums=[i - 3 for i in d]
-        ),
     ],
-    ids=["jit, by position", "jit, by name", "pmap"],
+    ids=["by position", "by name"],
 )
 def test_what_is_donated_beside_static_arguments(make: Any):
     def check(row: tuple[tuple[int, ...], tuple[int, ...]]) -> None:

@@ -65,7 +65,6 @@ reveal_type(chosen)  # is Jitted[[x: Array, n: int], Array]
 reveal_type(Model().step)  # is def (x: Array) -> Array
 chosen(W, "two")  # wrong: arg-type
 partially(W, 2)
-ft.pmap(plain)(W, W)  # wrong: call-arg
 
 # --- derivatives ----------------------------------------------------------------------------------
 

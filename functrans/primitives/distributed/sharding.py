@@ -131,8 +131,7 @@ def _check_free(axes: Sequence[str], sharding: Any) -> None:
         if name in used or name not in sharding.mesh.axis_names:
             raise errors.InvalidArgument(
                 f"{sharding} inside a function mapped over devices along {name!r}: the mesh must "
-                f"have that axis, and the spec must not name it, {here()}\n"
-                "A pmap has its own mesh: use vmap inside it, or one shard_map for all axes."
+                f"have that axis, and the spec must not name it, {here()}"
             )
 
 
