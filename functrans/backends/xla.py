@@ -133,7 +133,12 @@ def _prepared(program: Program, preparation: Preparation, platform: str) -> Prog
 
 def run_program(program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
     """Apply a program to JAX values; while `jax.jit` traces, this records one equation."""
-    mesh, operands = mesh_of(program), [*program.values, *args]
+    return _run_anywhere(program, [*program.values, *args], preparation)
+
+
+def _run_anywhere(program: Program, operands: Sequence[Any], preparation: Preparation) -> list[Any]:
+    """Apply a program to its constants and arguments, on the devices that it asks for."""
+    mesh = mesh_of(program)
     if mesh is None or laid_out_by_type(operands):
         return _run_program(program, operands, preparation)
     mesh, free = left_to_xla(mesh), jax.P.UNCONSTRAINED
@@ -246,7 +251,7 @@ def executable(program: Program) -> Callable[..., list[Any]]:
     def run(*args: Any) -> list[Any]:
         if is_looking_for_nans():
             stop_at_first_nan(program, args[len(program.constants) :])
-        return bind(hoist_constants(program)[0], args)
+        return _run_anywhere(program, args, AS_IT_IS)
 
     chosen = SETS[choice(program)]
     return jax_jit(run, compiler_options=chosen) if chosen else jax_jit(run)

@@ -19,6 +19,7 @@ from functrans.ir.source import line_text
 from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.explanation import measured, short
+from functrans.passes.inlining import opened
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.elementwise.families import Elementwise
@@ -357,7 +358,7 @@ def cost(
     """
 
     def costed(made: Staged) -> CostReport:
-        program = located(made.program)
+        program = located(opened(made.program))
         return CostReport(program, _by_xla(program, made.values) if xla else {})
 
     return tool("cost", fun, passes, DEFAULT, costed, runs=False)

@@ -107,6 +107,7 @@ def _of_our_function(eqn: Any) -> Any:
             made.append(fun(*ys))
             return list(made[-1])
 
+        flat.__name__ = flat.__qualname__ = eqn.params["jaxpr"].debug_info.func_name
         outs = jit(flat)(*xs)
         return made[-1].update(outs)
 

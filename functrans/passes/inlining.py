@@ -68,7 +68,12 @@ def _plainer(e: Equation, known: dict[Var, Any]) -> Replaced | None:
     called = _called(e) if e.primitive.holds_programs else None
     if called is None:
         return None
-    return Replaced([Equation(jit, e.inputs, e.outputs, {"program": called}, e.source, e.origin)])
+    return Replaced([_call(e, called)])
+
+
+def _call(e: Equation, program: Program) -> Equation:
+    """Return a call of a program in place of an equation."""
+    return Equation(jit, e.inputs, e.outputs, {"program": program}, e.source, e.origin)
 
 
 def _parts(e: Equation, known: dict[Var, Any]) -> Replaced | None:
@@ -97,6 +102,16 @@ def _called(e: Equation) -> Program | None:
         found = e.params["body"].lowered()
         found = None if found is None else resolve(found)
     return found if found is not None and not found.constants else None
+
+
+def opened(program: Program) -> Program:
+    """Return the program with each `shard_map` as a program of whole arrays: for tools, which see into it."""
+
+    def whole(e: Equation, known: dict[Var, Any]) -> Replaced | None:
+        called = e.params["body"].whole()
+        return None if called is None else Replaced([_call(e, called)])
+
+    return replacing(program, {jax_call}, whole, prunes=False)
 
 
 # --- inlining -------------------------------------------------------------------------------------

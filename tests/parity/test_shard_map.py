@@ -98,6 +98,21 @@ else:
         for name in AT_ONCE:
             same(ft.grad(loss(OURS[name]))(X), want[name])
 
+    @pytest.mark.parametrize("shard_map", [ft.shard_map, jax.shard_map], ids=["ours", "JAX's"])
+    def test_tools_see_inside(shard_map):
+        def part(x):
+            return jax_numpy.log(x) * jax.lax.psum(x, "i")
+
+        f = shard_map(part, mesh=mesh(), in_specs=P("i"), out_specs=P("i"))
+        wrong = X + np.where(X == 3, -4, 1)
+        for g, at in ((f, wrong), (lambda x: ft.grad(lambda x: f(x).sum())(x), X * 0)):
+            assert "jax_numpy.log(x)" in str(ft.find_nan(g)(at).first)
+            with jax.debug_nans(True), pytest.raises(FloatingPointError, match=r"jax_numpy\.log"):
+                ft.jit(g)(at)
+        assert ft.cost(f)(X).flops > 10 * X.size
+        assert ft.compare(f)(X + 1).ok
+        assert "np.log" in ft.to_python(ft.make_ir(f)(X))
+
     def test_rules_of_jax_in_a_checked_map():
         def gradients(shard_map, grad):
             how = {"mesh": mesh(), "in_specs": (P("i"), P()), "out_specs": P("i")}

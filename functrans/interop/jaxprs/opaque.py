@@ -21,7 +21,7 @@ from jax._src.hijax import call_hi_primitive_p
 from jax._src.interpreters import mlir
 from jax._src.state.discharge import discharge_state
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import (
     OTHER,
@@ -46,7 +46,7 @@ from functrans.jax_trace import settings
 from functrans.primitives.calls.callback import Calls
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jax_call import jax_call
-from functrans.trace import state, typeof
+from functrans.trace import evaluate, stage, state, typeof
 
 Active = tuple[bool, ...]
 
@@ -79,13 +79,8 @@ class Body(OneEquation):
         if fun is None or self.calls.any or self.calls.effects or self.axes or self.mesh:
             return None
 
-        def alone(*values: Any) -> list[Any]:
-            env = dict(zip(self.inputs, values, strict=True))
-            given = [v.val if hasattr(v, "val") else env[v] for v in self.atoms]
-            outs = zip(self.all_outputs, fun(*given, **self.equation.params), strict=True)
-            return [y for v, y in outs if not isinstance(v, DropVar)]
-
         def made() -> Program:
+            alone = self._by(partial(fun, **self.equation.params))
             found = Imported(*traced(alone, self.types), self.name)
             program, n = found.program, len(found.consts)
             consts, inputs = program.inputs[:n], program.inputs[n:]
@@ -93,6 +88,28 @@ class Body(OneEquation):
 
         program: Program = self.known(("lowered",), made)
         return program if program.out_types == self.out_types else None
+
+    def whole(self) -> Program | None:
+        """Return the program of whole arrays that a `shard_map` computes."""
+        if self.name != "shard_map":
+            return None
+
+        def made() -> Program | None:
+            program = runtime.whole_of(self.equation)
+            return program and stage(self._by(lambda *xs: evaluate(program, xs)), self.types, self.name)
+
+        return self.known(("whole",), made)
+
+    def _by(self, fun: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
+        """Return a function like `self.fun` that calls another one of the equation's operands."""
+
+        def alone(*values: Any) -> list[Any]:
+            env = dict(zip(self.inputs, values, strict=True))
+            outs = fun(*[v.val if hasattr(v, "val") else env[v] for v in self.atoms])
+            kept = zip(self.all_outputs, outs, strict=True)
+            return [y for v, y in kept if not isinstance(v, DropVar)]
+
+        return alone
 
     # --- rules
 

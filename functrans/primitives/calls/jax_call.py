@@ -12,6 +12,7 @@ origin. Operations in it without a counterpart become such calls again. A body h
     calls, axes, mesh        its effects and Python calls; the mapped axes it names; its devices
     listing()                JAX's text of it
     lowered()                the program of the function that JAX lowers in its place, or None
+    whole()                  for tools: the program of whole arrays that a `shard_map` computes, or None
     pushed, linearized, transposed, mapped    its rules: programs of ours, with their constants
 """
 
@@ -51,6 +52,9 @@ class JaxCall(HigherOrderPrimitive):
         return body.out_types
 
     def interpret(self, run: Any, values: Values, params: Params) -> Any:
+        program = params["body"].whole()
+        if program is not None:
+            return run(program, values)
         with on_host():
             outs = params["body"].compiled(*values)
         return [y if is_key_dtype(y.dtype) else np.asarray(y) for y in outs]
@@ -115,7 +119,7 @@ class JaxCall(HigherOrderPrimitive):
         return params["body"].listing().splitlines()
 
     def numpy_source(self, w: Any, *xs: Any, body: Any) -> Any:
-        found = body.lowered()
+        found = body.lowered() or body.whole()
         if found is None:
             raise w.unwritable()
         return w.call(found, xs)

@@ -1,0 +1,93 @@
+"""What a `jax.shard_map` computes, as a program of whole arrays, which tools can look into.
+
+In: an equation of JAX. Out: a program in which the function of one part is mapped, as by `vmap`, over
+the parts of the arrays. It says nothing of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from math import prod
+from typing import Any
+
+from functrans import runtime
+from functrans.interop.jaxprs.walk import exactly, run, type_of_aval
+from functrans.ir.program import Program
+from functrans.primitives.shape.moving import index_axis, reshape, transpose
+from functrans.trace import evaluate, naming, stage, typeof
+from functrans.transforms.batch import Batching
+
+Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the axes of the mesh that divide it
+
+
+@runtime.answers("whole_of")
+def whole_of(eqn: Any) -> Program | None:
+    """Return the program, or None for a map over some axes of a mesh only."""
+    params, sizes = eqn.params, dict(eqn.params["mesh"].shape)
+    if params["newly_manual_axes"] != frozenset(sizes):
+        return None
+    jaxpr = params["jaxpr"]
+    ins, outs = ([_axes(s) for s in params[of]] for of in ("in_specs", "out_specs"))
+
+    def of_part(*values: Any) -> list[Any]:
+        return exactly(run(jaxpr, (), values), [v.aval for v in jaxpr.outvars])
+
+    with ExitStack() as names:
+        for axis, n in sizes.items():
+            names.enter_context(naming(axis, n))
+        part = stage(of_part, [type_of_aval(v.aval) for v in jaxpr.invars], "shard_map")
+    used = [[axis for axis in sizes if any(axis in names for names in s)] for s in (*ins, *outs)]
+    for axis in reversed(sizes):
+        dims = [0 if axis in of else None for of in used[: len(ins)]]
+        forced = [axis in of for of in used[len(ins) :]]
+        part, found = Batching(sizes[axis], axis).program(part, tuple(dims), forced)
+        part = _of_the_first(part, [d if not f else None for d, f in zip(found, forced, strict=True)])
+
+    def whole(*values: Any) -> list[Any]:
+        stacks = [_divided(x, s, of, sizes) for x, s, of in zip(values, ins, used, strict=False)]
+        parts = zip(evaluate(part, stacks), outs, used[len(ins) :], strict=True)
+        return [_joined(y, s, of, sizes) for y, s, of in parts]
+
+    return stage(whole, [type_of_aval(v.aval) for v in eqn.invars], "shard_map")
+
+
+def _axes(spec: Any) -> Spec:
+    return tuple([() if n is None else n if isinstance(n, tuple) else (n,) for n in spec])
+
+
+def _divided(x: Any, spec: Spec, used: Sequence[str], sizes: dict[str, int]) -> Any:
+    """Return the parts of an array, stacked along a leading axis per axis of the mesh."""
+    shape: list[int] = []
+    place: dict[str, int] = {}
+    inner = []
+    for n, names in zip(typeof(x).shape, (*spec, *[()] * typeof(x).ndim), strict=False):
+        for axis in names:
+            place[axis] = len(shape)
+            shape.append(sizes[axis])
+        inner.append(len(shape))
+        shape.append(n // prod([sizes[axis] for axis in names]))
+    moves = (*[place[axis] for axis in used], *inner)
+    return transpose(reshape(x, shape=tuple(shape)), permutation=moves) if used else x
+
+
+def _joined(x: Any, spec: Spec, used: Sequence[str], sizes: dict[str, int]) -> Any:
+    """Return the array whose parts are stacked: inverse of `_divided`."""
+    if not used:
+        return x
+    moves, shape = [], []
+    for i, n in enumerate(typeof(x).shape[len(used) :]):
+        names = spec[i] if i < len(spec) else ()
+        moves += [*[used.index(axis) for axis in names], len(used) + i]
+        shape.append(n * prod([sizes[axis] for axis in names]))
+    return reshape(transpose(x, permutation=tuple(moves)), shape=tuple(shape))
+
+
+def _of_the_first(program: Program, dims: Sequence[int | None]) -> Program:
+    """Return the program with the first entry along an axis of each result that has one."""
+
+    def run(*values: Any) -> list[Any]:
+        found = zip(evaluate(program, values), dims, strict=True)
+        return [y if d is None else index_axis(y, d, 0) for y, d in found]
+
+    return stage(run, program.in_types, program.name) if any(d is not None for d in dims) else program
