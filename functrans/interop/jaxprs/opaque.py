@@ -95,7 +95,10 @@ class Body(OneEquation):
             return None
 
         def made() -> Program | None:
-            program = runtime.whole_of(self.equation)
+            try:
+                program = runtime.whole_of(self.equation)
+            except errors.MissingRule:
+                return None
             return program and stage(self._by(lambda *xs: evaluate(program, xs)), self.types, self.name)
 
         return self.known(("whole",), made)
