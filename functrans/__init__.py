@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from jax import numpy_dtype_promotion as numpy_dtype_promotion
     from jax import numpy_rank_promotion as numpy_rank_promotion
     from jax import ops as ops
-    from jax import pmap as pmap
     from jax import print_environment_info as print_environment_info
     from jax import process_count as process_count
     from jax import process_index as process_index
@@ -130,6 +129,8 @@ if TYPE_CHECKING:
     from functrans.api.jacobians import jacrev as jacrev
     from functrans.api.jit import clear_caches as clear_caches
     from functrans.api.jit import jit as jit
+    from functrans.api.parallel import pmap as pmap
+    from functrans.api.parallel import shard_map as shard_map
     from functrans.api.programs import eval_shape as eval_shape
     from functrans.api.programs import evaluate as evaluate
     from functrans.api.programs import interpret as interpret
@@ -138,7 +139,6 @@ if TYPE_CHECKING:
     from functrans.api.scopes import ensure_compile_time_eval as ensure_compile_time_eval
     from functrans.api.scopes import named_call as named_call
     from functrans.api.scopes import named_scope as named_scope
-    from functrans.api.shard_map import shard_map as shard_map
     from functrans.api.vmap import vmap as vmap
     from functrans.inspect.cache import explain_cache as explain_cache
     from functrans.inspect.compare import compare as compare
@@ -165,7 +165,7 @@ else:
                 "local_device_count local_devices log_compiles make_array_from_callback "
                 "make_array_from_process_local_data make_array_from_single_device_arrays "
                 "make_mesh make_user_context memory monitoring new_ref no_execution no_tracing "
-                "numpy_dtype_promotion numpy_rank_promotion pmap print_environment_info process_count "
+                "numpy_dtype_promotion numpy_rank_promotion print_environment_info process_count "
                 "process_index process_indices profiler ref reshard set_mesh sharding smap "
                 "softmax_custom_jvp stages thread_guard threefry_partitionable transfer_guard "
                 "transfer_guard_device_to_device transfer_guard_device_to_host "
@@ -185,7 +185,7 @@ else:
             "functrans.api.jit": "clear_caches jit",
             "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
             "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
-            "functrans.api.shard_map": "shard_map",
+            "functrans.api.parallel": "pmap shard_map",
             "functrans.api.vmap": "vmap",
             "functrans.inspect.cache": "explain_cache",
             "functrans.inspect.compare": "compare",

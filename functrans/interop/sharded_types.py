@@ -20,13 +20,12 @@ from typing import Any
 
 import jax
 from jax._src.config import eager_constant_folding
-from jax._src.core import jaxprs_in_params, set_current_trace
+from jax._src.core import set_current_trace
 
 from functrans import jax_trace, runtime
 from functrans.api.jit import jit
-from functrans.backends import xla
 from functrans.caching import Cache
-from functrans.interop.jaxprs.opaque import signature
+from functrans.interop.jaxprs.opaque import programs_in, signature
 from functrans.interop.jaxprs.walk import constants_of, exactly, in_jaxpr, means, opaque, run, type_of_aval
 from functrans.interop.references import made_outside
 from functrans.ir.program import Program
@@ -78,18 +77,13 @@ def _mapped(eqn: Any, *values: Any) -> Any:
     stays as it is over some axes of a mesh only; if it maps one already, a derivative of which would no
     longer be apart from the value; and if JAX then finds that a result varies along more axes."""
     whole = eqn.params["newly_manual_axes"] == frozenset(eqn.params["mesh"].axis_names)
-    if not whole or _holds_ours(eqn.params["jaxpr"]):
+    if not whole or any(programs_in(eqn.params["jaxpr"])):
         return opaque(eqn, *values)
     key = (*signature(in_jaxpr(eqn)), *state.axes)
     closed = _MAPPED.get(key) or _MAPPED.keep(key, _of_our_function(eqn))
     if closed is _REFUSED:
         return opaque(eqn, *values)
     return run(closed.jaxpr, constants_of(closed), values, lambda e, xs: opaque(e, *xs))
-
-
-def _holds_ours(jaxpr: Any) -> bool:
-    inner = [j for e in jaxpr.eqns for j in jaxprs_in_params(e.params)]
-    return any([e.primitive in xla.PRIMITIVES for e in jaxpr.eqns]) or any(map(_holds_ours, inner))
 
 
 _REFUSED: Any = object()

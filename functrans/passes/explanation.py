@@ -22,6 +22,7 @@ from functrans.passes.compiler_options import Wanted, wanted
 from functrans.passes.launches import unrolled
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
 from functrans.passes.rewrite import Rewrite, children_first
+from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import jit
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import stage, typeof
@@ -55,12 +56,17 @@ class Report:
     vectors: the functions of large arrays that are vector code on a CPU (passes/vector_code.py)
     turns  : if JAX's default device is a GPU: the loops that run several steps in a turn there, and
              how many (passes/launches.py)
+    parts  : a Report per program that a `shard_map` runs on each device
     options: the XLA options selected on a CPU, or on a GPU if that is JAX's default device
              (passes/compiler_options.py); None: JAX's default
     """
 
-    def __init__(self, steps: Sequence[Step], before: Program, after: Program):
+    def __init__(
+        self, steps: Sequence[Step], before: Program, after: Program, parts: Sequence[tuple[Equation, Report]]
+    ):
         self.steps = steps
+        self.parts: list[Report] = [report for _, report in parts]
+        self._mapped = [e for e, _ in parts]
         self.before = before
         self.after = after
         self.loops: list[kernels.Loop] = list(kernels.choices(after))
@@ -91,6 +97,8 @@ class Report:
         text += [f"    {n} steps in a turn: {_place(loop)}" for loop, n in self.turns]
         if self.options is not None:
             text.append(f"compiler options on a {self.platform.upper()}\n    {self.options}")
+        for e, part in zip(self._mapped, self.parts, strict=True):
+            text += [f"on each device: {_place(e)}", *[f"    {line}" for line in str(part).splitlines()]]
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__
@@ -147,7 +155,9 @@ def reported(program: Program, passes: Sequence[Pass], plain: bool = False) -> R
         made = one.run(program)
         steps.append(Step(one.name, measured(program), measured(made), _new(program, made)))
         program = made
-    return Report(steps, first, kernels.plain(program) if plain else program)
+    calls = [e for p in children_first(program) for e in p.equations if e.primitive is jax_call]
+    parts = [(e, reported(p, passes, plain)) for e in calls for p in e.params["body"].parts()]
+    return Report(steps, first, kernels.plain(program) if plain else program, parts)
 
 
 def measured(program: Program) -> Size:

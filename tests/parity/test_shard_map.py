@@ -98,6 +98,17 @@ else:
         for name in AT_ONCE:
             same(ft.grad(loss(OURS[name]))(X), want[name])
 
+    @pytest.mark.parametrize("np_", [ft_numpy, jax_numpy], ids=["ours", "JAX's"])
+    def test_the_passes_see_what_each_device_does(np_):
+        f = ft.shard_map(
+            lambda x: np_.sin(np_.transpose(x.T)) * 1.0, mesh=mesh(), in_specs=P("i"), out_specs=P("i")
+        )
+        report = ft.passes.explain(f)(X)
+        (part,) = report.parts
+        assert [e.primitive.name for e in part.after.equations] == ["sin"]
+        assert part.after.in_types[0].shape == (4, 4)
+        assert "on each device: test_shard_map.py" in str(report)
+
     @pytest.mark.parametrize("shard_map", [ft.shard_map, jax.shard_map], ids=["ours", "JAX's"])
     def test_tools_see_inside(shard_map):
         def part(x):

@@ -7,14 +7,21 @@ once, and equal calls are recognized as equal.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import compress
 from typing import Any
 
 import jax
 from jax._src.api import jit as jax_jit
-from jax._src.core import DebugInfo, DropVar, NamedAxisEffect, internal_mutable_array_effect, jaxpr_as_fun
+from jax._src.core import (
+    DebugInfo,
+    DropVar,
+    NamedAxisEffect,
+    internal_mutable_array_effect,
+    jaxpr_as_fun,
+    jaxprs_in_params,
+)
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
 from jax._src.hijax import call_hi_primitive_p
@@ -22,6 +29,7 @@ from jax._src.interpreters import mlir
 from jax._src.state.discharge import discharge_state
 
 from functrans import errors, runtime
+from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import (
     OTHER,
@@ -102,6 +110,10 @@ class Body(OneEquation):
             return program and stage(self._by(lambda *xs: evaluate(program, xs)), self.types, self.name)
 
         return self.known(("whole",), made)
+
+    def parts(self) -> list[Program]:
+        """Return the programs of ours that a `shard_map` runs on each device."""
+        return list(programs_in(self.closed_alone.jaxpr)) if self.name == "shard_map" else []
 
     def _by(self, fun: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
         """Return a function like `self.fun` that calls another one of the equation's operands."""
@@ -249,6 +261,15 @@ def lowered_function(primitive: Any) -> Callable[..., Any] | None:
 # --- bodies ---------------------------------------------------------------------------------------
 
 _BODIES = Cache("equations that stay JAX's", 2048)
+
+
+def programs_in(jaxpr: Any) -> Iterator[Program]:
+    """Yield the programs of ours that a jaxpr runs."""
+    for e in jaxpr.eqns:
+        if e.primitive in xla.PRIMITIVES:
+            yield e.params["program"]
+        for inner in jaxprs_in_params(e.params):
+            yield from programs_in(inner)
 
 
 def body_of(eqn: Any) -> Body:

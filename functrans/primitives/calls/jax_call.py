@@ -12,6 +12,7 @@ origin. Operations in it without a counterpart become such calls again. A body h
     calls, axes, mesh        its effects and Python calls; the mapped axes it names; its devices
     listing()                JAX's text of it
     lowered()                the program of the function that JAX lowers in its place, or None
+    parts()                  the programs of ours that a `shard_map` runs on each device
     whole()                  for tools: the program of whole arrays that a `shard_map` computes, or None
     pushed, linearized, transposed, mapped    its rules: programs of ours, with their constants
 """

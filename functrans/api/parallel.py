@@ -1,8 +1,8 @@
-"""`shard_map`: JAX's, jitted, so that calls outside of `jit` are compiled once and traced once."""
+"""`shard_map` and `pmap`: JAX's, of a jitted function, so that the passes see what each device does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from functools import partial
 from typing import Any, Required, TypedDict, TypeVar, Unpack, overload
 
@@ -10,7 +10,7 @@ import jax
 
 from functrans.api.jit import jit
 from functrans.ir.tracebacks import boundary
-from functrans.typing import PyTree
+from functrans.typing import Device, PyTree
 
 # A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -64,4 +64,58 @@ def shard_map(f: Callable[..., PyTree] | None = None, /, **options: Unpack[_Opti
       >>> print(total(jnp.arange(4.0)))
       6.0
     """
-    return partial(shard_map, **options) if f is None else jit(jax.shard_map(f, **options))
+    # jitted outside too, because JAX runs what is not operation by operation
+    return partial(shard_map, **options) if f is None else jit(jax.shard_map(jit(f), **options))
+
+
+class _MapOptions(TypedDict, total=False):
+    in_axes: int | Sequence[PyTree] | None
+    out_axes: PyTree
+    devices: Sequence[Device] | None
+    backend: str | None
+    axis_size: int | None
+    donate_argnums: int | Iterable[int]
+
+
+@boundary
+def pmap(
+    fun: _F,
+    axis_name: Hashable = None,
+    *,
+    static_broadcasted_argnums: int | Sequence[int] = (),
+    **options: Unpack[_MapOptions],
+) -> _F:
+    """Map a function over an axis of its arguments, with one slice per device, compiled.
+
+    Arguments:
+      fun: function of pytrees of arrays.
+      axis_name: a hashable name for the axis, for the collectives of `functrans.lax` inside `fun`.
+      static_broadcasted_argnums: positions of static arguments: hashable Python values; each new
+        value compiles again.
+      in_axes: axis of each argument to map over, or None to replicate it; an int for all arguments,
+        or a tuple with a pytree prefix per argument. Keyword arguments are mapped over axis 0.
+      out_axes: position of the mapped axis in the results; a pytree prefix of the result. None:
+        return the value of the first device.
+      devices: devices to map over. Left out: all devices of `backend`, the name of a platform.
+      axis_size: size of the axis.
+      donate_argnums: positions of arguments whose buffers are donated to the results.
+
+    Returns:
+      The parallel function, with `.lower(*args)`. Its results are sharded over the devices along
+      the mapped axis.
+
+    Raises:
+      ValueError: the mapped axes differ in size, or there are fewer devices.
+
+    Source: `jax.pmap`. Prefer `jit` with shardings, or `shard_map`, in new code.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> n = ft.device_count()
+      >>> share = ft.pmap(lambda x: x / ft.lax.psum(x, "i"), axis_name="i")
+      >>> print(share(jnp.ones(n)).sum())
+      1.0
+    """
+    static = static_broadcasted_argnums
+    run = jit(fun, static_argnums=static)
+    return jax.pmap(run, axis_name, static_broadcasted_argnums=static, **options)
