@@ -25,6 +25,7 @@ from jax._src.core import trace_state_strong_ref as current  # `current.value`
 from jax._src.interpreters.batching import is_vmappable as is_vmappable
 from jax._src.interpreters.batching import vmappables as vmappables
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
+from jax._src.xla_bridge import backends_are_initialized as backends_are_initialized
 from jax.sharding import use_abstract_mesh
 
 # Hide our frames from JAX: from `jax.debug.breakpoint`, and where its errors name the user's line.

@@ -10,8 +10,8 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.backends.xla import devices_have_started
 from functrans.ir.source import here
+from functrans.jax_trace import backends_are_initialized
 from functrans.trace import typeof
 from functrans.typing import PyTree
 
@@ -85,7 +85,7 @@ def keep_memory() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False
-    if devices_have_started():
+    if backends_are_initialized():
         warnings.warn(
             "keep_memory: JAX has started its devices, so blocks of more than 64 MB are still returned to "
             f"the system, {here()}\nCall ft.keep_memory() before the first computation.",

@@ -25,7 +25,6 @@ from jax._src.interpreters.pxla import JitGlobalCppCacheKeys, cc_shard_arg
 from jax._src.lib import _jax, xla_client
 from jax._src.tree_util import dispatch_registry
 from jax._src.util import register_cache, weakref_cache_key_types
-from jax._src.xla_bridge import backends_are_initialized as devices_have_started  # noqa: F401
 from jax.experimental import io_callback
 from jax.interpreters import mlir
 

@@ -25,7 +25,7 @@ from jax._src.core import set_current_trace
 from functrans import jax_trace, runtime
 from functrans.api.jit import jit
 from functrans.caching import Cache
-from functrans.interop.jaxprs.opaque import programs_in, signature
+from functrans.interop.jaxprs.opaque import is_over_all_axes, programs_in, signature
 from functrans.interop.jaxprs.walk import constants_of, exactly, in_jaxpr, means, opaque, run, type_of_aval
 from functrans.interop.references import made_outside
 from functrans.ir.program import Program
@@ -76,8 +76,7 @@ def _mapped(eqn: Any, *values: Any) -> Any:
     """A `shard_map` of JAX maps a jitted function of ours, so that the passes see what one device does. It
     stays as it is over some axes of a mesh only; if it maps one already, a derivative of which would no
     longer be apart from the value; and if JAX then finds that a result varies along more axes."""
-    whole = eqn.params["newly_manual_axes"] == frozenset(eqn.params["mesh"].axis_names)
-    if not whole or any(programs_in(eqn.params["jaxpr"])):
+    if not is_over_all_axes(eqn) or any(programs_in(eqn.params["jaxpr"])):
         return opaque(eqn, *values)
     key = (*signature(in_jaxpr(eqn)), *state.axes)
     closed = _MAPPED.get(key) or _MAPPED.keep(key, _of_our_function(eqn))

@@ -22,11 +22,9 @@ Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the axes of the
 
 
 @runtime.answers("whole_of")
-def whole_of(eqn: Any) -> Program | None:
-    """Return the program, or None for a map over some axes of a mesh only."""
+def whole_of(eqn: Any) -> Program:
+    """Return the program of a map over all axes of a mesh."""
     params, sizes = eqn.params, dict(eqn.params["mesh"].shape)
-    if params["newly_manual_axes"] != frozenset(sizes):
-        return None
     jaxpr = params["jaxpr"]
     ins, outs = ([_axes(s) for s in params[of]] for of in ("in_specs", "out_specs"))
 
@@ -37,17 +35,15 @@ def whole_of(eqn: Any) -> Program | None:
         for axis, n in sizes.items():
             names.enter_context(naming(axis, n))
         part = stage(of_part, [type_of_aval(v.aval) for v in jaxpr.invars], "shard_map")
-    used = [[axis for axis in sizes if any(axis in names for names in s)] for s in (*ins, *outs)]
     for axis in reversed(sizes):
-        dims = [0 if axis in of else None for of in used[: len(ins)]]
-        forced = [axis in of for of in used[len(ins) :]]
-        part, found = Batching(sizes[axis], axis).program(part, tuple(dims), forced)
-        part = _of_the_first(part, [d if not f else None for d, f in zip(found, forced, strict=True)])
+        dims = tuple([0 if _divides(axis, spec) else None for spec in ins])
+        forced = [_divides(axis, spec) for spec in outs]
+        part, found = Batching(sizes[axis], axis).program(part, dims, forced)
+        part = _of_the_first(part, [None if f else d for d, f in zip(found, forced, strict=True)])
 
     def whole(*values: Any) -> list[Any]:
-        stacks = [_divided(x, s, of, sizes) for x, s, of in zip(values, ins, used, strict=False)]
-        parts = zip(evaluate(part, stacks), outs, used[len(ins) :], strict=True)
-        return [_joined(y, s, of, sizes) for y, s, of in parts]
+        stacks = [_divided(x, spec, sizes) for x, spec in zip(values, ins, strict=True)]
+        return [_joined(y, spec, sizes) for y, spec in zip(evaluate(part, stacks), outs, strict=True)]
 
     return stage(whole, [type_of_aval(v.aval) for v in eqn.invars], "shard_map")
 
@@ -56,8 +52,12 @@ def _axes(spec: Any) -> Spec:
     return tuple([() if n is None else n if isinstance(n, tuple) else (n,) for n in spec])
 
 
-def _divided(x: Any, spec: Spec, used: Sequence[str], sizes: dict[str, int]) -> Any:
-    """Return the parts of an array, stacked along a leading axis per axis of the mesh."""
+def _divides(axis: str, spec: Spec) -> bool:
+    return any(axis in names for names in spec)
+
+
+def _divided(x: Any, spec: Spec, sizes: dict[str, int]) -> Any:
+    """Return the parts of an array, stacked along a leading axis per axis of the mesh that divides it."""
     shape: list[int] = []
     place: dict[str, int] = {}
     inner = []
@@ -67,12 +67,13 @@ def _divided(x: Any, spec: Spec, used: Sequence[str], sizes: dict[str, int]) -> 
             shape.append(sizes[axis])
         inner.append(len(shape))
         shape.append(n // prod([sizes[axis] for axis in names]))
-    moves = (*[place[axis] for axis in used], *inner)
-    return transpose(reshape(x, shape=tuple(shape)), permutation=moves) if used else x
+    moves = (*[place[axis] for axis in sizes if axis in place], *inner)
+    return transpose(reshape(x, shape=tuple(shape)), permutation=moves) if place else x
 
 
-def _joined(x: Any, spec: Spec, used: Sequence[str], sizes: dict[str, int]) -> Any:
+def _joined(x: Any, spec: Spec, sizes: dict[str, int]) -> Any:
     """Return the array whose parts are stacked: inverse of `_divided`."""
+    used = [axis for axis in sizes if _divides(axis, spec)]
     if not used:
         return x
     moves, shape = [], []

@@ -24,11 +24,11 @@ from functrans import errors, jax_trace
 from functrans.api.arguments import OF_PYTHON
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
-from functrans.ir.source import scopes
+from functrans.ir.source import here, scopes
 from functrans.ir.types import is_inexact
 from functrans.lax.arguments import as_array
 from functrans.numpy.linear import einsum as our_einsum
-from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla, unknown_layout
+from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import Tracer, materialize, typeof
 
@@ -64,7 +64,10 @@ def _shard_map_checks(mesh: Any, axis_names: Any, in_specs: Any, *rest: Any) -> 
             mesh = None  # JAX's function remembers the one it was called with inside of ours
         return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)
     if in_specs is shard_map.Infer:
-        raise unknown_layout()
+        raise errors.NotSupported(
+            "shard_map: in_specs is left out inside a function that functrans traces, whose types do not "
+            f"record how arrays are sharded, {here()}\nPass in_specs=."
+        )
     with automatic_axes():
         mesh = None if mesh is None else left_to_xla(mesh)
         return _jax_shard_map_checks(mesh, axis_names, in_specs, *rest)

@@ -56,7 +56,7 @@ class Report:
     vectors: the functions of large arrays that are vector code on a CPU (passes/vector_code.py)
     turns  : if JAX's default device is a GPU: the loops that run several steps in a turn there, and
              how many (passes/launches.py)
-    parts  : a Report per program that a `shard_map` runs on each device
+    parts  : for each program that a `shard_map` runs on each device: the call of the map, a Report
     options: the XLA options selected on a CPU, or on a GPU if that is JAX's default device
              (passes/compiler_options.py); None: JAX's default
     """
@@ -65,8 +65,7 @@ class Report:
         self, steps: Sequence[Step], before: Program, after: Program, parts: Sequence[tuple[Equation, Report]]
     ):
         self.steps = steps
-        self.parts: list[Report] = [report for _, report in parts]
-        self._mapped = [e for e, _ in parts]
+        self.parts = parts
         self.before = before
         self.after = after
         self.loops: list[kernels.Loop] = list(kernels.choices(after))
@@ -97,8 +96,8 @@ class Report:
         text += [f"    {n} steps in a turn: {_place(loop)}" for loop, n in self.turns]
         if self.options is not None:
             text.append(f"compiler options on a {self.platform.upper()}\n    {self.options}")
-        for e, part in zip(self._mapped, self.parts, strict=True):
-            text += [f"on each device: {_place(e)}", *[f"    {line}" for line in str(part).splitlines()]]
+        for call, part in self.parts:
+            text += [f"on each device: {_place(call)}", *[f"    {line}" for line in str(part).splitlines()]]
         return "\n".join([line.rstrip() for line in text])
 
     __repr__ = __str__

@@ -104,7 +104,7 @@ else:
             lambda x: np_.sin(np_.transpose(x.T)) * 1.0, mesh=mesh(), in_specs=P("i"), out_specs=P("i")
         )
         report = ft.passes.explain(f)(X)
-        (part,) = report.parts
+        ((_, part),) = report.parts
         assert [e.primitive.name for e in part.after.equations] == ["sin"]
         assert part.after.in_types[0].shape == (4, 4)
         assert "on each device: test_shard_map.py" in str(report)

@@ -18,7 +18,7 @@ from functrans import P, errors
 from tests.support.tables import TABLES, functions
 
 INSIDE = len(jax.devices()) == 8
-X = J.arange(8 * 4 * 6.0).reshape(8, 4, 6) / 50
+X = J.arange(8 * 4 * 6.0).reshape(8, 4, 6) / 200  # where no derivative of waves cancels
 W = J.ones((4, 6)) * 0.1
 
 
@@ -51,7 +51,7 @@ def scanned(x: Any) -> Any:
 
 
 def chosen(x: Any) -> Any:
-    return jax.lax.cond(x[0, 0] > 1, lambda: laid(x, "j"), lambda: x)
+    return jax.lax.cond(x[0, 0] > 0.25, lambda: laid(x, "j"), lambda: x)
 
 
 CASES = functions(TABLES / "devices.txt", "spmd_axis_name", "m, vmap", globals())
@@ -71,8 +71,7 @@ if INSIDE:
         args["an operand for all"] += (W,)
         want = every(jax)
         for name, got in [*every(ft).items(), *[(name, made(ft)[name](*args[name])) for name in AT_ONCE]]:
-            # numbers near 0 are what is left of larger ones
-            np.testing.assert_allclose(got, want[name], rtol=2e-6, atol=1e-7, err_msg=name)
+            np.testing.assert_allclose(got, want[name], rtol=2e-6, err_msg=name)
             assert got.sharding.is_equivalent_to(want[name].sharding, got.ndim), name
             assert len(got.sharding.device_set) == 8
 

@@ -98,8 +98,9 @@ class Body(OneEquation):
         return program if program.out_types == self.out_types else None
 
     def whole(self) -> Program | None:
-        """Return the program of whole arrays that a `shard_map` computes."""
-        if self.name != "shard_map":
+        """Return the program of whole arrays that a `shard_map` computes; None for one over some axes of
+        a mesh only, or of an operation that cannot be mapped."""
+        if self.name != "shard_map" or not is_over_all_axes(self.equation):
             return None
 
         def made() -> Program | None:
@@ -107,7 +108,7 @@ class Body(OneEquation):
                 program = runtime.whole_of(self.equation)
             except errors.MissingRule:
                 return None
-            return program and stage(self._by(lambda *xs: evaluate(program, xs)), self.types, self.name)
+            return stage(self._by(lambda *xs: evaluate(program, xs)), self.types, self.name)
 
         return self.known(("whole",), made)
 
@@ -261,6 +262,11 @@ def lowered_function(primitive: Any) -> Callable[..., Any] | None:
 # --- bodies ---------------------------------------------------------------------------------------
 
 _BODIES = Cache("equations that stay JAX's", 2048)
+
+
+def is_over_all_axes(eqn: Any) -> bool:
+    """Return whether a `shard_map` maps over all axes of its mesh."""
+    return bool(eqn.params["newly_manual_axes"] == frozenset(eqn.params["mesh"].axis_names))
 
 
 def programs_in(jaxpr: Any) -> Iterator[Program]:

@@ -117,13 +117,6 @@ def automatic_axes() -> AbstractContextManager[Any]:
     return jax.sharding.use_abstract_mesh(left_to_xla(jax.sharding.get_abstract_mesh()))
 
 
-def unknown_layout() -> errors.NotSupported:
-    return errors.NotSupported(
-        "shard_map: in_specs is left out inside a function that functrans traces, whose types do not "
-        f"record how arrays are sharded, {here()}\nPass in_specs=."
-    )
-
-
 def _check_free(axes: Sequence[str], sharding: Any) -> None:
     """Raise unless the mesh has these axes and the spec does not use them."""
     used = [n for part in sharding.spec for n in (part if isinstance(part, tuple) else (part,))]
