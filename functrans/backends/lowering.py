@@ -38,8 +38,12 @@ def _is_rewritten(e: Equation) -> bool:
     return e.primitive.holds_programs or any([v.type.size >= LARGE for v in e.outputs])
 
 
-def _is_not_called(*_: Any) -> Any:
-    raise AssertionError("no program calls this function")
+def asked(*_: Any) -> None:
+    """A host callback that is never called: the calling thread runs the program, by `cpu="blocking"`."""
+
+
+def short(*_: Any) -> None:
+    """A host callback that is never called: the calling thread runs the program, which is short."""
 
 
 class Lowering:
@@ -57,7 +61,6 @@ class Lowering:
         self.platform: str | None = known[0] if len(known) == 1 else None
         self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
         self._single = alone  # it is a single operation
-        self._in_another_thread = True  # if XLA counts many operations
         self._outermost = True  # the next program is the outermost one
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
@@ -72,23 +75,19 @@ class Lowering:
 
     # --- whole programs
 
-    def run_in_the_calling_thread(self) -> None:
-        """Have the thread that calls run the program on a CPU. XLA has another thread run each program in
-        which it counts 1,000 operations, unless there are host callbacks: there is one, never called."""
-        if self.on_this_cpu and not kernel_calls.is_someone_elses():
-            self.module_ctx.add_host_callback(_is_not_called)
-            self._in_another_thread = False
+    def run_in_the_calling_thread(self, why: Callable[..., Any]) -> None:
+        """Have the thread that calls run the program, if all of it is ours."""
+        if not kernel_calls.is_someone_elses():
+            self.module_ctx.add_host_callback(why)
 
     def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
         """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
             program = passes.fusion_boundaries.unfused(program, self.on_this_cpu)
         outermost, self._outermost = self._outermost, False
-        whole = outermost and not self._single
-        if whole or not outermost or any(map(_is_rewritten, program.equations)):
+        if not (outermost and self._single) or any(map(_is_rewritten, program.equations)):
             if self.on_this_cpu:
-                to_shorten = whole and self._in_another_thread
-                program = passes.kernels.kernels(program, self._can_be_kernel, to_shorten)
+                program = passes.kernels.kernels(program, self._can_be_kernel)
             elif self.platform == "gpu" and outermost:
                 alone = kernel_calls.is_for_one_device(self.jax_ctx)
                 program = passes.launches.fewer_launches(program, alone)

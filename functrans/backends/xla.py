@@ -11,10 +11,13 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from copy import copy
+from inspect import signature
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax._src import compilation_cache
 from jax._src import config as _config
 from jax._src import pjit as _pjit
 from jax._src.api import jit as jax_jit  # the program may exchange the name in JAX's module
@@ -30,7 +33,7 @@ from jax.interpreters import mlir
 
 from functrans import caching, passes, runtime
 from functrans.backends import kernel_calls
-from functrans.backends.lowering import Lowering
+from functrans.backends.lowering import Lowering, asked, short
 from functrans.caching import cached, memo, memoized
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
@@ -114,6 +117,9 @@ class Preparation(NamedTuple):
     alone: bool = False
     blocks: bool = False
 
+
+# Whether JAX's cache on disk takes programs with host callbacks, as it does from 0.11 on.
+_CALLS_ARE_CACHED = "host_callbacks" in signature(compilation_cache.get_executable_and_time).parameters
 
 AS_IT_IS, ALONE = Preparation(), Preparation(alone=True)
 
@@ -316,8 +322,13 @@ def is_outermost() -> bool:
 
 
 def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
-    """Wrap a `Lowered` so that `compile` lowers again, with `again`, if a kernel fails."""
+    """Wrap a `Lowered` so that `compile` lowers again, with `again`, if a kernel fails. Short programs may
+    run in another thread: JAX calls what is compiled ahead of time by Python code if it has callbacks."""
     kind, found = type(lowered), kernel_calls.last()
+    made = lowered._lowering
+    if short in made.compile_args["host_callbacks"]:
+        lowered._lowering = alone = copy(made)
+        alone._executable, alone.compile_args = None, {**made.compile_args, "host_callbacks": ()}
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -346,13 +357,21 @@ def relowering(traced: Any, again: Callable[[], Any]) -> Any:
 
 def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Preparation) -> Any:
     lowering = Lowering(jax_ctx, _compiled_alone, preparation.alone)
-    if preparation.blocks:
-        lowering.run_in_the_calling_thread()
-    outs = lowering.emit(prepared(program, preparation, lowering.platform), operands)
+    made = prepared(program, preparation, lowering.platform)
+    if lowering.on_this_cpu and (preparation.blocks or _is_short(made, preparation)):
+        lowering.run_in_the_calling_thread(asked if preparation.blocks else short)
+    outs = lowering.emit(made, operands)
     if lowering.tokens:
         jax_ctx.set_tokens_out(lowering.tokens)
     lowering.emit_called()
     return outs
+
+
+def _is_short(program: Program, preparation: Preparation) -> bool:
+    """Return whether the calling thread is to run a program without having been asked."""
+    if preparation.plain or preparation.alone or (flags.jax_compilation_cache_dir and not _CALLS_ARE_CACHED):
+        return False
+    return passes.short_programs.is_short(program)
 
 
 for _primitive in PRIMITIVES:  # not cacheable: inlined, so each operation keeps its location

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from functrans.passes import kernels as kernels
     from functrans.passes import launches as launches
     from functrans.passes import redundancy as redundancy
+    from functrans.passes import short_programs as short_programs
     from functrans.passes import threads as threads
     from functrans.passes.algebraic_simplification import simplify as simplify
     from functrans.passes.constant_folding import fold as fold
@@ -36,7 +37,8 @@ else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
         {
-            "functrans.passes": "compiler_options fusion_boundaries kernels launches redundancy threads",
+            "functrans.passes": "compiler_options fusion_boundaries kernels launches redundancy "
+            "short_programs threads",
             "functrans.passes.algebraic_simplification": "simplify",
             "functrans.passes.constant_folding": "fold",
             "functrans.passes.contractions": "contract",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from functrans.ir.program import Equation, Program, program_of
+from functrans.ir.program import Equation, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.kernel_factorizations import FACTORIZATIONS, part
 from functrans.passes.kernel_scatters import can_be_written, scattered
@@ -18,26 +18,17 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.elementwise.bitwise import and_, not_, or_, shift_left, shift_right_logical, xor
+from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne, sub
+from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
-from functrans.primitives.random.bits import (
-    PARITY,
-    ROTATIONS,
-    UINT32,
-    is_ours,
-    mixed,
-    random_bits,
-    random_split,
-)
+from functrans.primitives.random.bits import is_ours, random_bits, random_split
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate, iota, pad, stack
+from functrans.primitives.shape.joining import concatenate, iota, pad
 from functrans.primitives.shape.moving import (
-    broadcast_in_dim,
     broadcast_to_axis,
     index_axis,
     move_axis,
@@ -78,62 +69,12 @@ class Form(NamedTuple):
 # --- random bits ----------------------------------------------------------------------------------
 
 
-def words(e: Equation) -> int:
+def _words(e: Equation) -> int:
     """Return how many words an equation hashes to random bits or keys by itself; 0 if it is another."""
     how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
     if e.primitive not in (random_bits, random_split) or not is_ours(**how):
         return 0
     return e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
-
-
-def by_words(e: Equation) -> Program:
-    """Return the program of random bits or keys that hashes one word in each step of a loop."""
-    data, out = e.inputs[0].type, e.outputs[0].type
-    splits = e.primitive is random_split
-    shape = out.shape[: out.ndim - splits]
-    keys, all_axes = data.ndim - 1, tuple(range(len(shape)))
-
-    def spread(x: Any, axes: Values) -> Any:
-        return reshape(broadcast_in_dim(x, shape=shape, dimensions=axes), shape=(prod(shape),))
-
-    def step(a: Any, b: Any, count: Any) -> list[Any]:
-        x, y = _hashed_in_turns(a, b, count)
-        if splits:
-            return [stack([x, y], 0)]
-        if out.dtype.itemsize < 8:
-            return [convert_element_type(xor(x, y), dtype=out.dtype, weak_type=False)]
-        x, y = (convert_element_type(v, dtype=out.dtype, weak_type=False) for v in (x, y))
-        return [or_(shift_left(x, full_like(x, 32)), y)]
-
-    def hashed(data: Any) -> list[Any]:
-        counts = iota(dtype=UINT32, shape=(words(e) // prod(shape[:keys]),), dimension=0)
-        rows = [spread(index_axis(data, keys, i), all_axes[:keys]) for i in (0, 1)]
-        rows += [spread(reshape(counts, shape=shape[keys:]), all_axes[keys:])]
-        body = stage(step, [data_type] * 3, "word")
-        (found,) = scan(*rows, program=body, length=words(e), consts=0, carry=0)
-        return [reshape(found, shape=out.shape)]
-
-    data_type = data.update(shape=())
-    return stage(hashed, [data], e.primitive.name)
-
-
-def _hashed_in_turns(a: Any, b: Any, count: Any) -> tuple[Any, Any]:
-    """Return the words of the hash of a count, four rounds in each turn of a loop: XLA counts one turn."""
-
-    def rotate(x: Any, n: Any) -> Any:
-        return or_(shift_left(x, n), shift_right_logical(x, sub(full_like(n, 32), n)))
-
-    def turn(x: Any, y: Any, first: Any, second: Any, third: Any, number: Any) -> list[Any]:
-        is_odd = ne(and_(number, full_like(number, 1)), full_like(number, 0))
-        pairs = [[full_like(number, n) for n in pair] for pair in zip(*ROTATIONS, strict=True)]
-        x, y = mixed(x, y, [select_n(is_odd, even, odd) for odd, even in pairs], add, xor, rotate)
-        return [add(x, second), add(y, add(third, number)), second, third, first]
-
-    keys = [a, b, xor(xor(a, b), full_like(a, PARITY))]
-    numbers = add(iota(dtype=UINT32, shape=(5,), dimension=0), literal(1, ArrayType((5,), UINT32)))
-    body = stage(turn, [typeof(a)] * 6, "rounds")
-    x, y, *_ = scan(a, add(count, b), *keys, numbers, program=body, length=5, consts=0, carry=5)
-    return x, y
 
 
 def _as_vectors(primitive: Any) -> Callable[..., Any]:
@@ -150,25 +91,23 @@ def _as_vectors(primitive: Any) -> Callable[..., Any]:
 
 def are_few_words(e: Equation) -> bool:
     """Return whether these are so few random bits or keys of one key that LLVM hashes them one by one."""
-    n = words(e)
+    n = _words(e)
     return 2 < n < VECTORS and n & (n - 1) > 0 and e.inputs[0].type.ndim == 1
 
 
 # --- products -------------------------------------------------------------------------------------
 
 
-def _product(
-    x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, by_lines: bool = True, **how: Any
-) -> Any:
+def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
     """Return the sum of products; each element is summed from first to last. Few terms are added
     one after the other, on whole results: parts of large reductions would call a library. Many are
-    added so in a loop, some in each step. `by_lines`: XLA's own code computes some of a vector."""
+    added so in a loop, some in each step. XLA's own code computes some of a vector."""
     summed = tuple([n for n in lhs if n not in out])
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
     if len(summed) == 1:
         term, i, j = _terms(lhs, rhs, out, summed[0])
-        if by_lines and _are_lines(typeof(x), typeof(y), i, j):
+        if _are_lines(typeof(x), typeof(y), i, j):
             return dot_general(x, y, lhs=lhs, rhs=rhs, out=out)
         sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
         if many := _at_once(typeof(x), typeof(y), i, j, prod([sizes[n] for n in out])):
@@ -206,15 +145,6 @@ def _are_lines(x: ArrayType, y: ArrayType, i: int, j: int) -> bool:
     return size % line == 0 == matrix.size // size % line and (row > size or size > line)
 
 
-def is_by_lines(e: Equation) -> bool:
-    """Return whether XLA's own code may compute this."""
-    if e.primitive is not dot_general or not _is_plain(e) or len(summed_axes(e)) != 1:
-        return False
-    ((name, _),) = summed_axes(e)
-    i, j = (_axes(e, operand).index(name) for operand in (0, 1))
-    return _are_lines(e.inputs[0].type, e.inputs[1].type, i, j)
-
-
 def sum_of_terms(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
     """Return a product that sums over one axis as the sum of its terms, from first to last."""
     (axis,) = [n for n in lhs if n not in out]
@@ -244,14 +174,6 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
     how = {"program": program, "length": size // many, "consts": 2, "carry": 2}
     _, total = bind(scan, [x, y, first, total], how)
     return functools.reduce(add, [term(x, y, k) for k in range(size // many * many, size)], total)
-
-
-def in_steps(e: Equation) -> Program:
-    """Return the program of a product that is summed step by step along its longest summed axis."""
-    lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
-    axis, _ = max(summed_axes(e), key=lambda found: found[1])
-    term, i, j = _terms(lhs, rhs, out, axis)
-    return stage(lambda x, y: [_accumulated(term, x, y, i, j, 1)], [v.type for v in e.inputs], "product")
 
 
 def summed_axes(e: Equation) -> list[tuple[int, int]]:
@@ -408,9 +330,6 @@ FORMS: dict[Any, Form] = {
     sort: Form(_sorted, _are_few_numbers, _comparisons),
     **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
 }
-# All products as sums: of a product in a loop XLA counts about eight operations for a result.
-SUMMED = {dot_general: FORMS[dot_general]._replace(write=functools.partial(_product, by_lines=False))}
-TERMS = 8
 SHORTER: dict[Any, Form] = {  # the same, in a kernel with too many windows to unroll
     **FORMS,
     **{p: Form(scattered(p.combine, unrolled=1), can_be_written, _updates) for p in SCATTERS},

@@ -36,40 +36,14 @@ from functrans.ir.types import ArrayType
 from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
-from functrans.passes.kernel_expansions import (
-    FORMS,
-    RULES,
-    SHORTER,
-    SUMMED,
-    SUMS,
-    Form,
-    are_few_words,
-    by_words,
-    in_steps,
-    products,
-    words,
-)
-from functrans.passes.kernel_factorizations import is_a_loop
+from functrans.passes.kernel_expansions import FORMS, RULES, SHORTER, SUMS, Form, products
 from functrans.passes.kernel_operands import operands_of
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, everywhere, uses
-from functrans.passes.row_sums import RowSum
-from functrans.passes.short_programs import (
-    LOOPS,
-    SHORT,
-    InSteps,
-    cost,
-    counted,
-    counted_of,
-    has_few_steps,
-    hashed_of,
-    in_steps_of,
-    is_in_library,
-    is_short,
-)
+from functrans.passes.short_programs import LOOPS, counted
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
-from functrans.primitives.calls.jit import jit, one_kernel
+from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
@@ -81,10 +55,6 @@ from functrans.trace import bind, evaluate, stage
 # a library for a sum of as many.
 SMALL = 4096
 
-# Another thread costs as much as this many dispatches. In a kernel expansions that are written out
-# count this many times, because XLA recomputes some for each element that needs them.
-_ANOTHER_THREAD, _ANEW = 200, 10
-_STEPS = 8  # assumed steps of a loop of unknown length
 _PER_OPERATION = 64  # large products that cost as much as the start of an operation
 # XLA gives a thread 100,000 operations. A kernel of blocks takes a third of the time of one thread, or less.
 _FEW_CORES, _SHARED = 4, 400_000
@@ -96,56 +66,29 @@ _KEYS = "key<fry>"  # other generators are XLA library calls
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
 
 
-def kernels(program: Program, can_be: Callable[[Program], bool] | None = None, whole: bool = True) -> Program:
+def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -> Program:
     """Turn the loops of small operations into kernels; return the same object if there are none.
     Nested programs are unchanged, and lowered separately.
 
     Arguments:
       program: a program that is being lowered.
       can_be: returns whether XLA can compile a kernel, if that is not found out later.
-      whole: it is the outermost program, to be kept short enough for the thread that calls it.
     """
-    if is_kept(program):
+    if is_kept(program) or not any([_is_considered(e) for e in program.equations]):
         return program
-    if not (whole and is_short(program)) and not any([_is_considered(e) for e in program.equations]):
-        return program
-    name = kernels, can_be is None, whole, len(_REFUSED)
-    return memo_as(program, name, lambda: _with_kernels(program, can_be, whole))
+    name = kernels, can_be is None, len(_REFUSED)
+    return memo_as(program, name, lambda: _with_kernels(program, can_be))
 
 
-class How(NamedTuple):
-    """How kernels are made.
-
-    can_be: returns whether XLA can compile a kernel, if that is not found out later.
-    sums  : all products are sums; otherwise XLA's own code computes some, which counts more operations
-    words : few random numbers are hashed word by word; otherwise as vectors, which counts more operations
-    """
-
-    can_be: Callable[[Program], bool] | None
-    sums: bool = False
-    words: bool = False
-
-
-def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None, whole: bool) -> Program:
+def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) -> Program:
     read = uses(program)
-    steps = in_steps_of(program, read) if whole and is_short(program) else InSteps()
-    stays_short = steps.in_loops or (whole and counted(program) < SHORT)
-    how = How(can_be, steps.in_loops, stays_short and has_few_steps(program))
     equations: Sequence[Equation] = program.equations
     for found in by_lanes(program):
         last = found.inside[-1]
-        kernel = _kernel(last, found.part.inputs, found.part.outputs, found.blocks, how)
+        kernel = _kernel(last, found.part.inputs, found.part.outputs, found.blocks, can_be)
         equations = equations if kernel is last else found.replaced(equations, kernel)
-    equations = [_behind_a_call(e, program, read, how) for e in equations]
+    equations = [_behind_a_call(e, program, read, can_be) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
-    if steps.products or steps.sums or steps.hashes:
-        called = {s.equation: _call(s) for s in steps.sums}
-        equations = [
-            _kernel(e, e.inputs, e.outputs, in_steps(e), how)
-            if e in steps.products
-            else called.get(e) or _hashed_in_steps(e, how)
-            for e in equations
-        ]
     equations = prune(equations, program.outputs)
     return program if equations == program.equations else program.replace(equations=equations)
 
@@ -192,7 +135,9 @@ def name_of(program: Program) -> str:
     return hashlib.sha256(f"{jax.__version__} {program}".encode()).hexdigest()[:32]
 
 
-def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], how: How) -> Equation:
+def _behind_a_call(
+    e: Equation, whole: Program, read: Counter[Any], can_be: Callable[[Program], bool] | None
+) -> Equation:
     """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
     program."""
     if e.primitive not in LOOPS or is_kept(whole):
@@ -204,26 +149,28 @@ def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], how: How) ->
         return e
     before = operands_of(e, whole, read, lambda e: why_not(e) is None)
     loop = program_of([*before, e], outputs, f"loop_{e.primitive.name}")
-    return _kernel(e, loop.inputs, outputs, loop, how)
+    return _kernel(e, loop.inputs, outputs, loop, can_be)
 
 
 def _kernel(
-    e: Equation, inputs: Sequence[Any], outputs: Sequence[Any], program: Program, how: How
+    e: Equation,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    program: Program,
+    can_be: Callable[[Program], bool] | None,
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot
     compile it."""
     unrolls = unrolled_windows(program) <= MOST
-    forms = {**(FORMS if unrolls else SHORTER), **(SUMMED if how.sums else {})}
-    name = "forms", unrolls, how.sums, how.words
-    expanded = everywhere(lambda p: _in_forms(p, forms, how.words), program, name)
+    expanded = everywhere(lambda p: _in_forms(p, FORMS if unrolls else SHORTER), program, f"forms {unrolls}")
     alone = everywhere(_finished, with_short_rows_as_loops(expanded), "kernels")
-    if (_REFUSED and name_of(alone) in _REFUSED) or (how.can_be is not None and not how.can_be(alone)):
+    if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
-def _in_forms(program: Program, forms: Mapping[Any, Form], one_by_one: bool) -> Program:
-    """Expand operations into the forms that a kernel needs. `one_by_one`: hash few words so."""
+def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
+    """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
     equations = in_vector_code(program, program.equations, in_kernel=True)
     program = program.replace(equations=equations) if equations != program.equations else program
@@ -231,8 +178,6 @@ def _in_forms(program: Program, forms: Mapping[Any, Form], one_by_one: bool) -> 
         return program
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
-        if one_by_one and are_few_words(e):
-            return evaluate(by_words(e), values)[0]
         if _is_expanded(e):
             return forms[e.primitive].write(*values, **e.params)
         return bind(e.primitive, values, e.params)
@@ -293,7 +238,7 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
         # Without a loop LLVM constant-folds, and may fold exp(NaN) to any number.
         return Obstacle(e, "has one iteration")
-    return Obstacle(e, "has too few steps for its factorizations") if _is_slower(e, whole) else None
+    return None
 
 
 def by_lanes(program: Program) -> list[Lanes]:
@@ -310,7 +255,7 @@ def _by_lanes(program: Program) -> list[Lanes]:
 def _is_shared(e: Equation) -> bool:
     """Return whether XLA shares the operations of a step among more threads than a kernel, which has one, is
     faster."""
-    return machines.CORES > _FEW_CORES and counted_of(e) > _SHARED
+    return machines.CORES > _FEW_CORES and sum(map(counted, e.programs)) > _SHARED
 
 
 def _too_many(e: Equation) -> Obstacle | None:
@@ -387,46 +332,3 @@ def _limit(e: Equation) -> int:
     form = FORMS.get(e.primitive)
     sums = not isinstance(e.primitive, (Elementwise, Structural)) if form is None else form.sums(e)
     return SMALL if sums else SMALL + 1
-
-
-# --- the thread that runs a program ---------------------------------------------------------------
-
-
-def _is_slower(e: Equation, whole: Program) -> bool:
-    """Return whether a loop has too few steps to pay for the other thread that would run the whole
-    program only because expanded factorizations count as elementwise operations."""
-    more = _factorized(e)
-    if not more or not counted(whole) < SHORT <= counted(whole) + more:
-        return False
-    steps = e.params.get("length", _STEPS)
-    return steps * sum([len(p.equations) for p in e.programs]) < _ANOTHER_THREAD
-
-
-def _call(found: RowSum) -> Equation:
-    """Return the call of a sum's program. XLA makes a loop of so few numbers one kernel by itself."""
-    e = found.equation
-    return Equation(jit, found.inputs, e.outputs, {"program": plain(found.program())}, e.source, e.origin)
-
-
-def _hashed_in_steps(e: Equation, how: How) -> Equation:
-    """Return an equation with random numbers of few words hashed word by word; the same if it has none."""
-    if not hashed_of(e):
-        return e
-    if words(e):
-        return _kernel(e, e.inputs, e.outputs, by_words(e), how)
-
-    def written(program: Program) -> Program:
-        return program.replace(equations=[_hashed_in_steps(inner, how) for inner in program.equations])
-
-    called, name = e.params["program"], (_hashed_in_steps, how.can_be is None, len(_REFUSED))
-    params = {"program": memo_as(called, name, lambda: written(called))}
-    return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-
-
-def _factorized(e: Equation) -> int:
-    """Return the elementwise operations in factorizations as XLA counts them: a loop's once."""
-    if e.programs:
-        return sum([_factorized(inner) for p in e.programs for inner in p.equations])
-    if not is_in_library(e):
-        return 0
-    return _elements(e) if is_a_loop(e) else _ANEW * cost(e)

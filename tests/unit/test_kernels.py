@@ -189,39 +189,6 @@ def test_loops_inside_of_one_that_is_left():
     assert "    one kernel: test_kernels.py" in text
 
 
-def test_a_loop_of_few_steps_that_would_need_another_thread():
-    """A program that does little is run by the thread that calls it, and stays so."""
-    a = np.eye(5, dtype="float32") * 3 + 0.1
-
-    def solved(n: int, x: Any) -> Any:
-        return lax.fori_loop(0, n, lambda i, x: jnp.sin(jnp.linalg.solve(a + i * x, x)), x)
-
-    few, many, larger = (
-        functools.partial(solved, 4),
-        functools.partial(solved, 100),
-        lambda x: solved(4, x) + jnp.max(x[:, None, None] + np.ones((5, 20, 20), "float32")),
-    )
-    x = np.ones(5, "float32")
-    assert [count_kernels(f, x) for f in (few, many, larger)] == [0, 1, 1]
-    assert_close(ft.jit(few)(x), ft.jit(few, cpu="plain")(x), 1e-5)
-    ((_, obstacle, _),) = ft.passes.explain(few)(x).loops
-    assert "has too few steps for its factorizations, at" in str(obstacle)
-
-
-def test_gradients_of_weights_do_not_need_another_thread():
-    """XLA counts a product once for each step, unless it is a loop."""
-
-    def rollout(w: Any, x: Any) -> Any:
-        return jnp.sum(lax.scan(lambda x, u: ((x := jnp.tanh(w @ x + u)), x @ x), x, np.tile(STEPS, 3))[1])
-
-    for n, kernels_ in ((8, 3), (16, 2)):
-        gradient, args = ft.grad(rollout), (np.ones((n, n), "float32") / n, np.arange(n, dtype="float32"))
-        assert count_kernels(gradient, *args) == kernels_
-        compiled = ft.jit(gradient).lower(*args).compile()
-        assert (compiled.cost_analysis()["flops"] < 1000) == (n == 8)
-        assert_close(compiled(*args), ft.jit(gradient, cpu="plain")(*args), 1e-5)
-
-
 @pytest.mark.parametrize("turns", [1, 2])
 def test_what_is_known_and_not_finite_stays(turns: int):
     """Of a loop that is none LLVM knows the operands, and computes exp(NaN) as any number."""

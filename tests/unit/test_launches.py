@@ -12,6 +12,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from functrans.backends.lowering import Lowering
 from functrans.ir.text import with_nested
 from functrans.passes import kernels, launches
 from functrans.passes.kernel_expansions import summed_axes
@@ -59,10 +60,14 @@ def agree(f: Callable[..., Any], *args: Any, tolerance: float | None = None) -> 
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepared(program: Any, _: Any, whole: bool) -> Any:
-        return launches.fewer_launches(program) if whole else program
+    plainly = Lowering.emit
 
-    monkeypatch.setattr(kernels, "kernels", prepared)
+    def emit(self: Any, program: Any, operands: Any) -> Any:
+        whole = self._outermost and not self._single
+        return plainly(self, launches.fewer_launches(program) if whole else program, operands)
+
+    monkeypatch.setattr(Lowering, "emit", emit)
+    monkeypatch.setattr(kernels, "kernels", lambda program, _: program)
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")

@@ -36,8 +36,8 @@ UINT32 = np.dtype(np.uint32)
 UINT_OF = {n: np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 
 # After Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3 (2011), section 3.3.
-ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-PARITY = 0x1BD11BDA
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
 _HASH_COST = 20 * 5 + 5 * 3 + 4  # operations for two words
 
 
@@ -285,7 +285,7 @@ class Threefry2x32(Random):
         loops that JAX emits on CPU (4M words of float32 noise: 6 ms instead of 60; 0.1 s of compilation
         instead of 0.3)."""
         t = ctx.in_types[0]
-        left = {r: ctx.full(r, t) for rs in ROTATIONS for r in rs}
+        left = {r: ctx.full(r, t) for rs in _ROTATIONS for r in rs}
         right = {r: ctx.full(32 - r, t) for r in left}
 
         def rotate(x: Any, r: int) -> Any:
@@ -309,27 +309,14 @@ def _rounds(
 ) -> tuple[Any, Any]:
     """Apply twenty rounds of mixing; after every four, add the next two of three key words."""
     k0, k1, x, y = words
-    keys = (k0, k1, xor(xor(k0, k1), full(PARITY)))
+    keys = (k0, k1, xor(xor(k0, k1), full(_PARITY)))
     x, y = add(x, k0), add(y, k1)
     for i in range(5):
-        x, y = mixed(x, y, ROTATIONS[i % 2], add, xor, rotate)
+        for r in _ROTATIONS[i % 2]:
+            x = add(x, y)
+            y = xor(x, rotate(y, r))
         x = add(x, keys[(i + 1) % 3])
         y = add(y, add(keys[(i + 2) % 3], full(i + 1)))
-    return x, y
-
-
-def mixed(
-    x: Any,
-    y: Any,
-    rotations: Sequence[Any],
-    add: Callable[..., Any],
-    xor: Callable[..., Any],
-    rotate: Callable[..., Any],
-) -> tuple[Any, Any]:
-    """Apply a round of mixing for each rotation."""
-    for r in rotations:
-        x = add(x, y)
-        y = xor(x, rotate(y, r))
     return x, y
 
 

@@ -1,0 +1,161 @@
+"""Which programs the calling thread runs on a CPU without being asked: those that take less time than another
+thread's start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import functrans as ft
+import functrans.numpy as jnp
+from functrans import lax
+from functrans.backends import xla
+from functrans.backends.lowering import Lowering, asked, short
+from tests.support.closeness import assert_close
+from tests.unit.test_blocking import diffused
+
+pytestmark = pytest.mark.smoke
+
+
+@pytest.fixture
+def reasons(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Why programs are lowered so that the calling thread runs them. JAX's cache on disk takes them."""
+    found: list[Any] = []
+    plainly = Lowering.run_in_the_calling_thread
+    monkeypatch.setattr(xla, "_CALLS_ARE_CACHED", True)
+
+    def run(self: Lowering, why: Any) -> None:
+        plainly(self, why)
+        found.extend(self.module_ctx.host_callbacks)
+
+    monkeypatch.setattr(Lowering, "run_in_the_calling_thread", run)
+    return found
+
+
+def normal(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).normal(size=shape).astype("float32") / 8
+
+
+def policy(x: Any, *weights: Any) -> Any:
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return x
+
+
+def repeated(step: Callable[[Any], Any], n: int) -> Callable[[Any], Any]:
+    return lambda x: lax.scan(lambda x, _: (step(x), None), x, None, length=n)[0]
+
+
+SHORT = {
+    "a mean": (lambda x: jnp.mean(x**2), normal(2000)),
+    "a gradient": (ft.grad(lambda x: jnp.sum(jnp.sin(x) ** 2)), normal(1000)),
+    "sums of rows": (lambda x: jnp.sum(jnp.exp(x), axis=1), normal(128, 128)),
+    "a policy": (policy, normal(64), normal(64, 64), normal(64, 64)),
+    "random numbers": (lambda key: jax.random.normal(key, (100,)), jax.random.PRNGKey(0)),
+    "an inverse": (lambda x: jnp.linalg.inv(x @ x.T + jnp.eye(6)), normal(6, 200)),
+    "a loop of small steps": (repeated(lambda x: jnp.sin(x) * x[::-1], 200), normal(128)),
+    "a loop of unknown length": (
+        lambda x: lax.while_loop(lambda x: x.sum() < 3, lambda x: x + 0.5, x),
+        normal(1024),
+    ),
+    "a loop of solves": (
+        repeated(lambda x: jnp.cos(jnp.linalg.solve(3 * jnp.eye(6) + x / 8, x)), 20),
+        normal(6, 6),
+    ),
+    "a call": (lambda x: ft.jit(jnp.tanh)(x) @ x, normal(3000)),
+}
+
+LONG = {
+    "few operations": (jnp.sin, normal(5)),  # which XLA itself has the calling thread run
+    "large arrays": (jnp.sin, normal(10**6)),
+    "large products": (lambda x: x @ x, normal(256, 256)),
+    "a library": (lambda x: jnp.linalg.inv(x), normal(60, 60)),
+    "a sort": (jnp.sort, normal(5000)),
+    "many steps": (repeated(lambda x: jnp.sin(x) * x[::-1], 20_000), normal(128)),
+    "large steps": (repeated(lambda x: x @ x, 20), normal(128, 128)),
+    "large work beside a loop": (lambda x: (repeated(jnp.sin, 3)(x[0]), jnp.sin(x)), normal(1000, 100)),
+    "many small operations": (lambda x: [x := jnp.sort(x + i) for i in range(700)][-1], normal(4)),
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+def test_short_programs(case: str, reasons: list[Any]):
+    f, *args = SHORT[case]
+    run = ft.jit(f)
+    found = run(*args)
+    assert reasons == [short]
+    for expected in (ft.jit(f, cpu="plain")(*args), run(*args)):
+        jax.tree.map(lambda a, b: assert_close(a, b, 1e-5), found, expected)
+    assert reasons == [short]
+
+
+@pytest.mark.parametrize("case", LONG)
+def test_long_programs(case: str, reasons: list[Any]):
+    f, *args = LONG[case]
+    ft.jit(f).lower(*args)
+    assert reasons == []
+
+
+X = normal(64, 64)
+
+
+def product(x: Any) -> Any:
+    return jnp.tanh(x @ x)
+
+
+def test_who_decides(reasons: list[Any]):
+    ft.jit(product, cpu="plain")(X)
+    jax.jit(ft.jit(product)).lower(X).compile()  # it is JAX's program
+    (X @ product(X)).sum()
+    assert short not in reasons
+    ft.jit(product, cpu="blocking")(X)
+    assert reasons.pop() is asked
+    ft.jit(lambda x: ft.jit(product, cpu="plain")(x))(X)
+    assert reasons.pop() is short
+
+
+def test_results_are_there_when_a_call_returns(reasons: list[Any]):
+    run = ft.jit(diffused)
+    for _ in range(3):
+        assert run(X).is_ready()
+    assert reasons == [short]
+
+
+def test_a_call_does_not_wait_for_its_arguments(reasons: list[Any]):
+    long, run = ft.jit(lambda x: diffused(x, 200_000)), ft.jit(product)
+    run(jnp.asarray(X))
+    assert reasons == [short]
+    x = long(X)
+    y = run(x)
+    assert not x.is_ready()
+    assert not y.is_ready()
+    assert_close(y, product(x), 1e-5)
+
+
+def test_programs_that_are_compiled_ahead_of_time_have_no_callbacks(reasons: list[Any]):
+    """With them JAX would call the executable by Python code."""
+    run = ft.jit(lambda x: product(x) * 2)
+    lowered = (run.lower(X), run.trace(X).lower())
+    assert reasons
+    for each in lowered:
+        compiled = each.compile()
+        assert not compiled._executable.unsafe_call.has_host_callbacks
+        assert_close(run(X), compiled(X), 0)
+    assert asked in ft.jit(product, cpu="blocking").lower(X)._lowering.compile_args["host_callbacks"]
+
+
+def test_a_disk_cache_that_does_not_take_callbacks(reasons: list[Any], monkeypatch: pytest.MonkeyPatch):
+    """JAX 0.10 does not keep programs with callbacks on disk."""
+    monkeypatch.setattr(xla, "_CALLS_ARE_CACHED", False)
+    for folder, expected in (("/somewhere", []), (None, [short])):
+        before = jax.config.jax_compilation_cache_dir
+        jax.config.update("jax_compilation_cache_dir", folder)
+        try:
+            ft.jit(lambda x: product(x) + 1).lower(X)
+        finally:
+            jax.config.update("jax_compilation_cache_dir", before)
+        assert reasons == expected
