@@ -25,8 +25,9 @@ _ANEW = 10  # times a factorization counts that is written out in a kernel: XLA 
 # training loop, where Python prepares the next step meanwhile; what a simulator computes is read.
 _SHORT, _SHORT_LOOP = 30_000, 200_000
 
-# How many operations a core does in a nanosecond, about, and the nanoseconds that each equation takes.
-_ELEMENTWISE, _PRODUCTS, _LIBRARY = 16.0, 40.0, 1 / 8
+# How many operations a core does in a nanosecond, about, and how many bytes it moves; the nanoseconds that
+# each equation takes besides.
+_ELEMENTWISE, _PRODUCTS, _LIBRARY, _BYTES = 16.0, 40.0, 1 / 8, 20
 _EACH, _EACH_IN_LOOP = 50.0, 0.5
 
 
@@ -56,12 +57,14 @@ def _time(e: Equation, in_loop: bool = False) -> float:
         loops = e.primitive in LOOPS
         once = sum([_time(inner, in_loop or loops) for p in e.programs for inner in p.equations])
         return once * (e.params.get("length", _STEPS) if loops else 1)
-    rate = _ELEMENTWISE
+    rate, cost = _ELEMENTWISE, own_cost(e)
     if e.primitive is dot_general:
         rate = _PRODUCTS
     elif not in_loop and _is_in_library(e):
         rate = _LIBRARY
-    return (_EACH_IN_LOOP if in_loop else _EACH) + _cost(e) / rate
+    if in_loop:
+        return _EACH_IN_LOOP + cost.flops / rate
+    return _EACH + (cost.flops / rate or cost.bytes / _BYTES)
 
 
 def counted(program: Program) -> int:
@@ -76,12 +79,8 @@ def _counted(program: Program) -> int:
 def _counted_once(e: Equation) -> int:
     if e.programs:
         return sum(map(counted, e.programs))
-    return _cost(e) * (_ANEW if _is_in_library(e) else 1)
+    return own_cost(e).flops * (_ANEW if _is_in_library(e) else 1)
 
 
 def _is_in_library(e: Equation) -> bool:
     return e.primitive in FORMS and not e.primitive.in_kernel and e.primitive is not dot_general
-
-
-def _cost(e: Equation) -> int:
-    return own_cost(e).flops

@@ -72,6 +72,7 @@ SHORT = {
 LONG = {
     "few operations": (jnp.sin, normal(5)),  # which XLA itself has the calling thread run
     "large arrays": (jnp.sin, normal(10**6)),
+    "large arrays that are moved": (lambda x: jnp.sin(x.T.reshape(-1)[::500]), normal(1000, 1000)),
     "large products": (lambda x: x @ x, normal(256, 256)),
     "a library": (lambda x: jnp.linalg.inv(x), normal(60, 60)),
     "a sort": (jnp.sort, normal(5000)),
