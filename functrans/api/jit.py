@@ -104,11 +104,12 @@ def jit(
         and launches on a GPU, see `ft.passes.explain`; the operations and their order are the same,
         except in sums of products and factorizations, which a plain program leaves to a library.
         (Single operations that XLA:CPU does slowly have another form in both, see
-        `benchmarks/cliffs.md`.) `"blocking"`: the thread that calls runs the program, once its
-        arguments are computed, as after `jax.config.update("jax_cpu_enable_async_dispatch", False)`
-        it runs all. (It runs programs of less than about 30 microseconds, loops of less than 200,
-        anyway.) Results that are read at once are there 50 to 100 microseconds sooner; Python does
-        not go on meanwhile. The outermost jitted function decides here too.
+        `benchmarks/cliffs.md`.) `"blocking"`: the thread that calls runs the program, however long it
+        takes, as after `jax.config.update("jax_cpu_enable_async_dispatch", False)`. (Otherwise,
+        unless `"plain"`, it runs programs that are estimated to take less than 40 microseconds, or
+        200 if they are loops.) Results that are read at once are there 50 to 100 microseconds
+        sooner; Python does not go on meanwhile. While the arguments are still being computed a call
+        returns at once. The outermost jitted function decides here too.
 
     Returns:
       A function like `fun`, with `.trace(*args)`, `.lower(*args)` (then `.compile()`,

@@ -76,7 +76,7 @@ class Lowering:
     # --- whole programs
 
     def run_in_the_calling_thread(self, why: Callable[..., Any]) -> None:
-        """Have the thread that calls run the program, if all of it is ours."""
+        """Have the thread that calls run the program, as XLA:CPU runs those with host callbacks."""
         if not kernel_calls.is_someone_elses():
             self.module_ctx.add_host_callback(why)
 

@@ -326,7 +326,7 @@ def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
     run in another thread: JAX calls what is compiled ahead of time by Python code if it has callbacks."""
     kind, found = type(lowered), kernel_calls.last()
     made = lowered._lowering
-    if short in made.compile_args["host_callbacks"]:
+    if [*made.compile_args["host_callbacks"]] == [short]:
         lowered._lowering = alone = copy(made)
         alone._executable, alone.compile_args = None, {**made.compile_args, "host_callbacks": ()}
 
@@ -369,7 +369,9 @@ def _lower_rule(jax_ctx: Any, *operands: Any, program: Program, preparation: Pre
 
 def _is_short(program: Program, preparation: Preparation) -> bool:
     """Return whether the calling thread is to run a program without having been asked."""
-    if preparation.plain or preparation.alone or (flags.jax_compilation_cache_dir and not _CALLS_ARE_CACHED):
+    if preparation.plain or preparation.alone or calls_of(program).any:
+        return False
+    if flags.jax_compilation_cache_dir and not _CALLS_ARE_CACHED:
         return False
     return passes.short_programs.is_short(program)
 

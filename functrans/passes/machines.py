@@ -51,7 +51,7 @@ class Machine(NamedTuple):
 CPU = Machine("cpu", 1500.0, 0.006, 4, 0.06, 0.35, 100.0, 20_000.0, by_example=True, by_columns=True)
 GPU = Machine("gpu", 3000.0, 1e-5, 16, 4e-4, 4e-4, 0.0, 5_000.0)
 TPU = GPU._replace(name="tpu", wide=1000)  # which has no float64
-# Numbers from which vector code pays on a CPU outside of kernels, where it needs another thread.
+# Numbers from which vector code pays on a CPU outside of kernels.
 LARGE = 2**14
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MACHINES = {m.name: m for m in (CPU, GPU, TPU)}

@@ -7,28 +7,35 @@ once. Its start takes 20 to 60 us in a virtual machine. The calling thread runs 
 
 from __future__ import annotations
 
+from math import inf
+
 from functrans.caching import memo
 from functrans.ir.program import Equation, Program
+from functrans.ir.text import with_nested
 from functrans.passes.kernel_expansions import FORMS
-from functrans.primitives.base import own_cost
+from functrans.primitives.base import bytes_of, own_cost
+from functrans.primitives.calls.jit import jit, outlined
 from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.cond import cond
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.random.bits import Random
 from functrans.primitives.shape.moving import Structural
 
 LOOPS = (scan, while_loop)
+_CALLS = (jit, outlined, cond)
 _FEW = 1000  # operations from which XLA has another thread run a program
 _STEPS = 64  # assumed steps of a loop of unknown length
-_ANEW = 10  # times a factorization counts that is written out in a kernel: XLA computes parts of it anew
 
 # Nanoseconds: what takes longer is worth another thread. A program without loops may be the step of a
 # training loop, where Python prepares the next step meanwhile; what a simulator computes is read.
-_SHORT, _SHORT_LOOP = 30_000, 200_000
+_SHORT, _SHORT_LOOP = 40_000, 200_000
 
 # How many operations a core does in a nanosecond, about, and how many bytes it moves; the nanoseconds that
 # each equation takes besides.
 _ELEMENTWISE, _PRODUCTS, _LIBRARY, _BYTES = 16.0, 40.0, 1 / 8, 20
-_EACH, _EACH_IN_LOOP = 50.0, 0.5
+_EACH, _EACH_IN_LOOP, _EACH_IN_LIBRARY = 50.0, 0.5, 1000.0
+_MOVED = 4096  # bytes: smaller arrays are not moved in a loop, but read where they are
 
 
 def is_short(program: Program) -> bool:
@@ -37,38 +44,55 @@ def is_short(program: Program) -> bool:
 
 
 def _is_short(program: Program) -> bool:
-    total = straight = 0.0
+    straight, in_loops = memo(program, _times, False)
+    straight += bytes_of(*program.in_types, *program.out_types) / _BYTES
+    if straight > _SHORT or straight + in_loops > _SHORT_LOOP:
+        return False
+    equations = [e for p in with_nested(program) for e in p.equations]
+    return counted(program) >= _FEW or any(map(_is_in_library, equations))  # which a kernel may expand
+
+
+def _times(program: Program, in_loop: bool) -> tuple[float, float]:
+    """Return the estimated nanoseconds of a program outside and inside of its loops."""
+    straight = in_loops = 0.0
     for e in program.equations:
-        time = _time(e)
-        total += time
-        straight += 0 if _has_loops(e) else time
-        if straight > _SHORT or total > _SHORT_LOOP:
-            return False
-    return counted(program) >= _FEW
+        if e.primitive in LOOPS:
+            once = sum([sum(memo(p, _times, True)) for p in e.programs])
+            in_loops += once * e.params.get("length", _STEPS)
+        elif e.primitive in _CALLS:
+            for p in e.programs:
+                one, other = memo(p, _times, in_loop)
+                straight, in_loops = straight + one, in_loops + other
+        else:
+            straight += _time(e, in_loop)
+        if straight > _SHORT or in_loops > _SHORT_LOOP:
+            return inf, inf
+    return straight, in_loops
 
 
-def _has_loops(e: Equation) -> bool:
-    return e.primitive in LOOPS or any([_has_loops(inner) for p in e.programs for inner in p.equations])
-
-
-def _time(e: Equation, in_loop: bool = False) -> float:
-    """Return the estimated nanoseconds of an equation."""
-    if e.programs:
-        loops = e.primitive in LOOPS
-        once = sum([_time(inner, in_loop or loops) for p in e.programs for inner in p.equations])
-        return once * (e.params.get("length", _STEPS) if loops else 1)
-    rate, cost = _ELEMENTWISE, own_cost(e)
-    if e.primitive is dot_general:
+def _time(e: Equation, in_loop: bool) -> float:
+    """Return the estimated nanoseconds of an equation without loops and calls."""
+    primitive = e.primitive
+    if e.programs or not primitive.counted:
+        return inf
+    cost, rate = own_cost(e), _ELEMENTWISE
+    if primitive is dot_general:
         rate = _PRODUCTS
-    elif not in_loop and _is_in_library(e):
-        rate = _LIBRARY
-    if in_loop:
-        return _EACH_IN_LOOP + cost.flops / rate
-    return _EACH + (cost.flops / rate or cost.bytes / _BYTES)
+    elif not (primitive.in_kernel or (in_loop and primitive in FORMS and FORMS[primitive].takes(e))):
+        return _EACH_IN_LIBRARY + cost.flops / _LIBRARY
+    if cost.flops:
+        moved = 0
+    elif in_loop:
+        moved = bytes_of(*[v.type for v in e.outputs])
+        moved = moved if moved > _MOVED else 0
+    else:
+        moved = cost.bytes
+    return (_EACH_IN_LOOP if in_loop else _EACH) + cost.flops / rate + moved / _BYTES
 
 
 def counted(program: Program) -> int:
-    """Return about how many operations XLA counts in a program: those of a loop once."""
+    """Return the operations that XLA counts in a program: those of a loop once, none of functions such as
+    `exp` or in a library."""
     return memo(program, _counted)
 
 
@@ -79,7 +103,9 @@ def _counted(program: Program) -> int:
 def _counted_once(e: Equation) -> int:
     if e.programs:
         return sum(map(counted, e.programs))
-    return own_cost(e).flops * (_ANEW if _is_in_library(e) else 1)
+    primitive = e.primitive
+    free = _is_in_library(e) or (primitive.flops > 1 and not isinstance(primitive, Random))
+    return 0 if free else own_cost(e).flops
 
 
 def _is_in_library(e: Equation) -> bool:
