@@ -63,10 +63,12 @@ _MANY = 8000  # operations of a kernel: LLVM optimizes it as a whole, on one cor
 _READ_IN_PART = (dynamic_slice, gather)  # they read only part of the first operand
 _KEYS = "key<fry>"  # other generators are XLA library calls
 
+Check = Callable[[Program], bool] | None  # whether XLA can compile a kernel; None: that is found out later
+
 _REFUSED: set[str] = set()  # names of kernels that XLA cannot compile
 
 
-def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -> Program:
+def kernels(program: Program, can_be: Check = None) -> Program:
     """Turn the loops of small operations into kernels; return the same object if there are none.
     Nested programs are unchanged, and lowered separately.
 
@@ -80,7 +82,7 @@ def kernels(program: Program, can_be: Callable[[Program], bool] | None = None) -
     return memo_as(program, name, lambda: _with_kernels(program, can_be))
 
 
-def _with_kernels(program: Program, can_be: Callable[[Program], bool] | None) -> Program:
+def _with_kernels(program: Program, can_be: Check) -> Program:
     read = uses(program)
     equations: Sequence[Equation] = program.equations
     for found in by_lanes(program):
@@ -135,9 +137,7 @@ def name_of(program: Program) -> str:
     return hashlib.sha256(f"{jax.__version__} {program}".encode()).hexdigest()[:32]
 
 
-def _behind_a_call(
-    e: Equation, whole: Program, read: Counter[Any], can_be: Callable[[Program], bool] | None
-) -> Equation:
+def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Check) -> Equation:
     """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
     program."""
     if e.primitive not in LOOPS or is_kept(whole):
@@ -153,11 +153,7 @@ def _behind_a_call(
 
 
 def _kernel(
-    e: Equation,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    program: Program,
-    can_be: Callable[[Program], bool] | None,
+    e: Equation, inputs: Sequence[Any], outputs: Sequence[Any], program: Program, can_be: Check
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot
     compile it."""
