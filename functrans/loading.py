@@ -227,6 +227,19 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         sys.modules[module.__name__] = importlib.import_module(theirs)
 
 
+class Later(ModuleType):
+    """A module that is imported when one of its attributes is first read.
+
+    Example:
+      >>> math = Later("math")
+      >>> math.tau == 2 * math.pi
+      True
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self.__name__), name)
+
+
 _AWAITED: dict[str, list[Callable[[], object]]] = {}
 
 

@@ -19,7 +19,7 @@ from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import ge, le
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
-from functrans.primitives.indexing.gather import Windows
+from functrans.primitives.indexing.gather import Windows, last_places
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape, transpose
@@ -53,7 +53,7 @@ def _written(
 ) -> Any:
     """Return x with one window written, whose start is `row`, and `at` along batch axes."""
     kind, sizes = _kind(row), windows.sizes
-    last = windows.last(typeof(x).shape, kind.dtype)
+    last = last_places(typeof(x).shape, kind.dtype, windows)
     starts = [index_axis(row, 0, k) for k in range(len(last))]
     inside = [
         test(start, literal(int(bound), kind))

@@ -174,8 +174,7 @@ class Primitive:
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         """Return the operation as Python code for `ft.to_python`: an expression of the operands'
         names `xs`. inspect/python_source/writer.py documents `w` and the other results allowed.
-        Define it where it reads better than the default, which is the reference specialized to the
-        operands.
+        Define it where it reads better than the default, a call of a copy of the reference.
 
         Example:
           >>> import functrans as ft, functrans.numpy as jnp

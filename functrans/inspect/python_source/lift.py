@@ -1,117 +1,22 @@
-"""Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy;
-unknown values (`Unknown`) and operands (`Operand`), which have an expression already.
+"""Values as Python expressions: numbers, dtypes, small arrays, functions of NumPy and SciPy; and
+operands (`Operand`), which have an expression already.
 
-In: a value in the specialization of a reference function. Out: the `ast` node that computes it in
-the written file, or NotLiftable.
+In: a value that a reference function reads. Out: the expression that computes it in the written
+file, or NotLiftable.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 import sys
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_inexact, is_key_dtype
-
-# --- unknown values -------------------------------------------------------------------------------
-# In the specialization of a reference function: arrays that exist only when the written file runs.
-
-
-class NotStatic(Exception):
-    """The value is not known while the file is written."""
-
-
-def _refuse(self: Any, *_: Any, **__: Any) -> Any:
-    raise NotStatic
-
-
-class _Typed:
-    """The attributes of an array with the type `_type()`."""
-
-    def _type(self) -> ArrayType:
-        raise NotStatic
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._type().shape
-
-    @property
-    def dtype(self) -> Any:
-        return self._type().dtype
-
-    @property
-    def ndim(self) -> int:
-        return self._type().ndim
-
-    @property
-    def size(self) -> int:
-        return self._type().size
-
-
-class Unknown(_Typed):
-    """A value of the written file: its expression `node`, its type if it is known.
-
-    For `isinstance` it is an array. Whatever needs its numbers raises NotStatic.
-    """
-
-    def __init__(self, node: ast.expr, type: ArrayType | None = None):
-        self.node = node
-        self.known_type = type
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return np.ndarray
-
-    def _type(self) -> ArrayType:
-        if self.known_type is None:
-            raise NotStatic
-        return self.known_type
-
-
-for _asked in (
-    "array", "bool", "len", "iter", "getitem", "index", "float", "eq", "ne", "lt", "le", "gt",
-    "ge", "call", "int", "add", "radd", "sub", "rsub", "mul", "rmul", "neg", "contains",
-):  # fmt: skip
-    setattr(Unknown, f"__{_asked}__", _refuse)
-
-
-def variables(names: Iterable[str]) -> dict[str, Unknown]:
-    """Return variables of the written file, by name."""
-    return {name: Unknown(ast.Name(name, ast.Load())) for name in names}
-
-
-def is_unknown(value: Any) -> bool:
-    return type(value) is Unknown
-
-
-def parts(value: Any) -> Sequence[Any]:
-    """Return the elements of a structure; none of another value."""
-    if type(value) in (tuple, list):
-        return value
-    if type(value) is dict:
-        return list(value.values())
-    return (value.start, value.stop, value.step) if type(value) is slice else ()
-
-
-def unknowns(value: Any) -> bool:
-    """Return whether a structure contains an unknown."""
-    return is_unknown(value) or any(map(unknowns, parts(value)))
-
-
-def holds_array(value: Any) -> bool:
-    """Return whether a structure contains a concrete array."""
-    if isinstance(value, (tuple, list)):
-        return any([holds_array(v) for v in value])
-    return isinstance(value, np.ndarray) and not is_unknown(value)
-
-
-# --- known values ---------------------------------------------------------------------------------
 
 WRITTEN_OUT = 64  # most elements of an array that is written as numbers
 
@@ -120,44 +25,32 @@ class NotLiftable(Exception):
     """The value cannot be written as an expression."""
 
 
-def expression(text: str) -> ast.expr:
-    """Return the expression of a text."""
-    return ast.parse(text, mode="eval").body
+def lift(value: Any, imports: set[str], copied: Callable[[Any], str]) -> str:
+    """Return the expression of a value. `copied` makes that of a function of this library."""
 
-
-def lift(value: Any, imports: set[str]) -> ast.expr:
-    """Return the expression of a value, including structures with unknowns in them."""
-
-    def each(values: Any) -> list[ast.expr]:
-        return [lift(v, imports) for v in values]
+    def each(values: Any) -> list[str]:
+        return [lift(v, imports, copied) for v in values]
 
     kind = type(value)
-    if kind is Unknown:
-        return value.node
-    if value is None or kind in (bool, int, str, bytes):
-        return expression(repr(value))
-    if value is Ellipsis:
-        return ast.Constant(...)
+    if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
+        return repr(value)
     if kind in (float, complex):
-        return expression(number(value))
-    if kind is tuple:
-        return ast.Tuple(each(value), ast.Load())
+        return number(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(each(value))}{',' * (len(value) == 1)})"
     if kind is list:
-        return ast.List(each(value), ast.Load())
+        return f"[{', '.join(each(value))}]"
     if kind is dict:
-        return ast.Dict(list(each(value)), each(value.values()))
-    if kind is slice:
-        return ast.Call(expression("slice"), each(parts(value)[: 3 if value.step is not None else 2]), [])
-    if kind is range:
-        used = [value.start, value.stop, value.step]
-        used = used if value.step != 1 else used[:2] if value.start else used[1:2]
-        return ast.Call(expression("range"), each(used), [])
+        pairs = zip(each(value), each(value.values()), strict=True)
+        return f"{{{', '.join([f'{k}: {v}' for k, v in pairs])}}}"
     found = _of_numpy(value, imports)
     if found is not None:
-        return expression(found)
+        return found
+    if is_ours(value):
+        return copied(value)
     owner = getattr(value, "__self__", None)
     if callable(value) and owner is not None and not isinstance(owner, types.ModuleType):
-        return ast.Attribute(lift(owner, imports), value.__name__, ast.Load())
+        return f"{lift(owner, imports, copied)}.{value.__name__}"
     raise NotLiftable(value)
 
 
@@ -207,7 +100,7 @@ def _nested(value: Any) -> str:
 def _of_numpy(value: Any, imports: set[str]) -> str | None:
     """Return dtypes, scalars, small arrays, modules and functions of NumPy, SciPy and ml_dtypes."""
     if isinstance(value, np.dtype):
-        return dtype_text(value, imports)
+        return f"np.dtype({dtype_text(value, imports)})"
     if isinstance(value, np.generic):
         return f"{dtype_text(value.dtype, imports)}({_nested(value.item())})"
     if isinstance(value, np.ndarray):
@@ -216,16 +109,7 @@ def _of_numpy(value: Any, imports: set[str]) -> str | None:
         return dtype_text(value, imports)
     if isinstance(value, types.ModuleType):
         return _module_text(value.__name__, imports)
-    name = getattr(value, "__name__", None)
-    if any(value is v for v in _BUILTINS):
-        return str(name)
-    return function_name(value, imports) if callable(value) and name else None
-
-
-_BUILTINS = (
-    abs, all, any, bool, complex, dict, divmod, enumerate, float, int, isinstance, len, list, map,
-    max, min, object, range, reversed, round, set, slice, sorted, str, sum, tuple, type, zip,
-)  # fmt: skip
+    return function_name(value, imports) if callable(value) else None
 
 
 def _module_text(name: str, imports: set[str]) -> str | None:
@@ -256,20 +140,18 @@ def function_name(function: Any, imports: set[str]) -> str | None:
 
 
 def is_ours(function: Any) -> bool:
-    """Return whether it is a function of this library, to be specialized rather than called."""
+    """Return whether it is a function or method of this library, or of a user's module: to be copied."""
     while not isinstance(function, types.FunctionType):
-        inner = [getattr(function, name, None) for name in ("__wrapped__", "func", "__func__")]
-        function = next(filter(None, inner), None)
+        function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
         if function is None:
             return False
-    module = getattr(function, "__module__", None) or ""
-    return module.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
+    return function.__module__.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
 
 
 # --- operands -------------------------------------------------------------------------------------
 
 
-class Operand(str, _Typed):
+class Operand(str):
     """The expression of an operand, as passed to a primitive's `numpy_source`: a name, or a number
     if the operation broadcasts it.
 
@@ -291,8 +173,21 @@ class Operand(str, _Typed):
         """Return element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
 
-    def _type(self) -> ArrayType:
-        return self.type
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
+
+    @property
+    def size(self) -> int:
+        return self.type.size
 
 
 def of_literal(v: Literal, imports: set[str]) -> Operand:

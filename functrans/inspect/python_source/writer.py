@@ -5,7 +5,7 @@ does) and computes the same numbers: functions, one per program (`File`).
 
     naming      the user's names and lines
     writer      programs as functions; `Writer`, which is passed to a primitive
-    specialize  reference functions as source (statements, expressions, lift)
+    copies      reference functions as source; lift: values as expressions
 
 A primitive defines how it is written by
 
@@ -13,13 +13,12 @@ A primitive defines how it is written by
                                          -> ["x", "y"]         an expression for each result
                                          -> None               it has assigned `w.outs` by `w.line`
 
-otherwise its `reference` is specialized and added to the file (specialize.py). A subclass that
-overrides `reference` does not inherit a `numpy_source`.
+otherwise a copy of its `reference` is added to the file (copies.py). A subclass that overrides
+`reference` does not inherit a `numpy_source`.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,15 +28,14 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.inspect.python_source.copies import Copies
 from functrans.inspect.python_source.lift import (
     WRITTEN_OUT,
+    NotLiftable,
     Operand,
-    Unknown,
     array_text,
     dtype_text,
-    expression,
     function_name,
-    is_unknown,
     of_literal,
 )
 from functrans.inspect.python_source.naming import (
@@ -50,7 +48,6 @@ from functrans.inspect.python_source.naming import (
     result_names,
     returned,
 )
-from functrans.inspect.python_source.specialize import Specializer
 from functrans.ir.check import check_program
 from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
@@ -70,7 +67,7 @@ class File:
 
     def __init__(self, program: Program):
         self.imports: set[str] = set()  # modules, NumPy not among them
-        self.references: Specializer = Specializer(self.imports)
+        self.copies: Copies = Copies(self.imports)
         self.names: Names = Names()  # of functions and constants
         self.one_file: bool = is_one_file(program)
         self.functions: list[str] = []
@@ -328,19 +325,17 @@ class Writer:
         return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
 
     def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
-        """Return the primitive's reference, specialized."""
-        args = [Unknown(expression(x.full), t) for x, t in zip(xs, self.in_types, strict=True)]
-        about = type(primitive).__doc__ or ""
+        """Return a call of a copy of the primitive's reference."""
+        call = self.copied(primitive.reference, xs, params)
+        return [f"{call}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else call
+
+    def copied(self, function: Any, xs: Sequence[str], options: dict[str, Any]) -> str:
+        """Return a call of a copy of a function of NumPy arrays, which is named after the primitive."""
+        given, name = [getattr(x, "full", x) for x in xs], self.equation.primitive.name
         try:
-            made = self.file.references.call(
-                primitive.reference, args, params, primitive.name, about.partition("\n\n")[0]
-            )
-        except errors.InvalidArgument as error:
+            return self.file.copies.call(function, given, options, name)
+        except NotLiftable as error:
             raise self.unwritable() from error
-        if isinstance(made, (list, tuple)) and not is_unknown(made):
-            return [ast.unparse(self.file.references.lift(v)) for v in made]
-        text = ast.unparse(self.file.references.lift(made))
-        return [f"{text}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else text
 
     def unwritable(self) -> errors.NotSupported:
         """Return the error for an operation that NumPy source cannot express."""
@@ -408,4 +403,4 @@ def to_python(program: Program, name: str = "") -> str:
     entry = f'@np.errstate(all="ignore")\ndef {name}{text}'
     imported = sorted(["import numpy as np", *[f"import {m}" for m in file.imports]])
     above = "\n".join([*imported, *(["", *file.constants] if file.constants else [])])
-    return "\n\n\n".join([above, *file.references.texts, *file.functions, entry]) + "\n"
+    return "\n\n\n".join([above, *file.copies.texts, *file.functions, entry]) + "\n"

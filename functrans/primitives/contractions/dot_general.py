@@ -87,19 +87,16 @@ class DotGeneral(Primitive):
     def reference(
         self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, precision: Any = None, preferred: Any = None
     ) -> Any:
-        x, y = rounded(x, precision), rounded(y, precision)
-        dtype = np.dtype(preferred or x.dtype)
-        wide = accumulation_dtype(x.dtype, dtype)
-        made = _contracted(x.astype(wide, copy=False), y.astype(wide, copy=False), lhs, rhs, out)
-        return made.astype(dtype, copy=False)
+        return _multiplied(x, y, lhs, rhs, out, np.dtype(preferred or x.dtype), _read_as(precision))
 
     def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         dtype = w.out_types[0].dtype
         wide = accumulation_dtype(x.dtype, dtype)
         names = {"lhs": lhs, "rhs": rhs, "out": out}
         axes, rest = self.short_params(names)
-        if rest or how.get("precision").__class__ is str:
-            return w.reference(self, (x, y), {**names, **how})
+        read_as = _read_as(how.get("precision"))
+        if rest or read_as is not None:
+            return w.copied(_multiplied, (x, y), {**names, "dtype": dtype, "read_as": read_as})
         given = [v.full if v.dtype == wide else f"{v.full}.astype({w.dtype(wide)})" for v in (x, y)]
         sums = "" if set(lhs) | set(rhs) == set(out) else ", optimize=True"  # by BLAS
         text = _as_matmul(given[0], given[1], axes)
@@ -243,6 +240,15 @@ def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list
     return first, second, [made.index(n) for n in out], len(batch), len(summed)
 
 
+def _multiplied(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes, dtype: Any, read_as: Any) -> Any:
+    """Return an einsum of arrays, as one of a dtype."""
+    if read_as is not None:
+        x, y = [v if v.dtype in read_as else v.astype(read_as[0]).astype(v.dtype) for v in (x, y)]
+    wide = accumulation_dtype(x.dtype, dtype)
+    made = _contracted(x.astype(wide, copy=False), y.astype(wide, copy=False), lhs, rhs, out)
+    return made.astype(dtype, copy=False)
+
+
 def _contracted(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes) -> Any:
     """Compute an einsum; planning `np.einsum` would take longer than small products."""
     first, second, order, n, m = _orders(lhs, rhs, out)
@@ -297,12 +303,12 @@ def _as_matmul(x: str, y: str, axes: str) -> str | None:
     return None
 
 
-def rounded(x: Any, precision: Any) -> Any:
-    """Round an operand as a preset does: F16_F16_F16 multiplies float16 numbers."""
+def _read_as(precision: Any) -> tuple[Any, ...] | None:
+    """Return the dtypes to which a preset rounds operands: F16_F16_F16 multiplies float16 numbers."""
     if precision.__class__ is not str:
-        return x
-    reads = jax.lax.DotAlgorithmPreset[precision].supported_lhs_types
-    return x if reads is None or x.dtype in reads else x.astype(reads[0]).astype(x.dtype)
+        return None
+    found = jax.lax.DotAlgorithmPreset[precision].supported_lhs_types
+    return None if found is None else tuple(map(np.dtype, found))
 
 
 def _by_algorithm(ctx: Any, x: Any, y: Any, in_types: Any, made: ArrayType, numbers: Any, preset: str) -> Any:

@@ -36,6 +36,9 @@ class PlatformIndex(Primitive):
     def reference(self, *, platforms: Groups) -> Any:
         return np.asarray(self._fitting(platforms, jax.default_backend()), INT32)
 
+    def numpy_source(self, w: Any, *, platforms: Groups) -> Any:
+        return f"np.int32({self.reference(platforms=platforms)})"
+
     def _fitting(self, platforms: Groups, here: str) -> int:
         """Return the first group that contains the current platform."""
         names = {here, *{"gpu": ("cuda", "rocm")}.get(here, ())}

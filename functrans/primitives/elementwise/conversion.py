@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
+import ml_dtypes
 import numpy as np
 
 from functrans import errors
@@ -89,7 +89,7 @@ def _is_cut(old: Any, new: Any) -> bool:
 
 def _saturated(x: np.ndarray, dtype: Any) -> np.ndarray:
     """Convert floats to integers: truncated, clamped to the range, 0 for NaN."""
-    low, high = int(jax.numpy.iinfo(dtype).min), int(jax.numpy.iinfo(dtype).max)
+    low, high = int(ml_dtypes.iinfo(dtype).min), int(ml_dtypes.iinfo(dtype).max)
     wide = np.asarray(x).astype(np.float64)
     above, below = wide >= float(high) + 1.0, wide <= float(low)
     inside = np.where(above | below | np.isnan(wide), 0.0, np.trunc(wide))
@@ -146,8 +146,8 @@ class BitcastConvertType(Elementwise):
 def _bits(dtype: Any) -> int:
     kind = dtype_class(dtype)
     if kind in ("int", "uint"):
-        return jax.numpy.iinfo(dtype).bits
-    return jax.numpy.finfo(dtype).bits if kind == "float" else 8 * dtype.itemsize
+        return ml_dtypes.iinfo(dtype).bits
+    return ml_dtypes.finfo(dtype).bits if kind == "float" else 8 * dtype.itemsize
 
 
 class ReducePrecision(Elementwise):
@@ -168,7 +168,7 @@ class ReducePrecision(Elementwise):
         return x
 
     def reference(self, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
-        info = jax.numpy.finfo(x.dtype)
+        info = ml_dtypes.finfo(x.dtype)
         bits = np.ascontiguousarray(x).reshape(np.shape(x)).view(f"uint{info.bits}")
         dropped = info.nmant - mantissa_bits
         if dropped > 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from math import pi, sqrt
 from typing import Any
@@ -12,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from functrans.ir.types import ArrayType
+from functrans.loading import Later
 from functrans.primitives.base import sum_of
 from functrans.primitives.elementwise.arithmetic import sign
 from functrans.primitives.elementwise.complex_numbers import abs_
@@ -34,26 +34,16 @@ from functrans.trace import bind, typeof
 FLOAT = ("float",)
 
 
-def _scipy_function(name: str) -> Callable[..., Any]:
-    """Return a function of scipy.special, a module that is imported, slowly, at the first call."""
-
-    def function(*xs: Any) -> Any:
-        return getattr(importlib.import_module("scipy.special"), name)(*xs)
-
-    return function
+_special: Any = Later("scipy.special")
 
 
-def _wide(function: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a SciPy function that accepts arrays of any float dtype."""
-    of_doubles = _scipy_function(function) if isinstance(function, str) else function
-    return lambda *xs: of_doubles(*[np.asarray(x).astype(np.float64) for x in xs])
-
-
-_gammaln, _psi = _scipy_function("gammaln"), _scipy_function("digamma")
+def _wide(x: Any) -> Any:
+    """Return an array of any dtype in double precision."""
+    return np.asarray(x).astype(np.float64)
 
 
 def _lgamma(x: np.ndarray) -> np.ndarray:
-    return np.where(np.isinf(x), np.inf, _gammaln(x))
+    return np.where(np.isinf(x), np.inf, _special.gammaln(x))
 
 
 # XLA's digamma at 0, where the two limits have different signs.
@@ -61,7 +51,7 @@ _POLE = -np.inf if jax.__version_info__ >= (0, 11) else np.nan
 
 
 def _digamma(x: np.ndarray) -> np.ndarray:
-    return np.where(x == 0, _POLE, _psi(x))
+    return np.where(x == 0, _POLE, _special.digamma(x))
 
 
 def _bell(x: Any, factor: float) -> Any:
@@ -70,21 +60,30 @@ def _bell(x: Any, factor: float) -> Any:
     return mul(exp(neg(square(inside))), factor)
 
 
-erf: Unary = Unary("erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=_wide("erf"), flops=10)
-erfc: Unary = Unary("erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=_wide("erfc"), flops=10)
+erf: Unary = Unary(
+    "erf", FLOAT, lambda x, y: _bell(x, 2 / sqrt(pi)), numpy=lambda x: _special.erf(_wide(x)), flops=10
+)
+erfc: Unary = Unary(
+    "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=lambda x: _special.erfc(_wide(x)), flops=10
+)
 erf_inv: Unary = Unary(
     "erf_inv",
     FLOAT,
     lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
-    numpy=_wide("erfinv"),
+    numpy=lambda x: _special.erfinv(_wide(x)),
     via={"float": jax.lax.erf_inv},  # it has a more accurate variant (jax_accurate_erf_inv)
     flops=20,
 )
 lgamma: Unary = Unary(
-    "lgamma", FLOAT, lambda x, y: digamma(x), numpy=_wide(_lgamma), via={"float": jax.lax.lgamma}, flops=30
+    "lgamma",
+    FLOAT,
+    lambda x, y: digamma(x),
+    numpy=lambda x: _lgamma(_wide(x)),
+    via={"float": jax.lax.lgamma},
+    flops=30,
 )
 digamma: Unary = Unary(
-    "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=_wide(_digamma), flops=30
+    "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=lambda x: _digamma(_wide(x)), flops=30
 )
 
 
@@ -131,8 +130,7 @@ class Special(Elementwise):
         return types[0] if all(t.weak_type for t in types) else types[0].strong()
 
     def reference(self, *xs: Any) -> Any:
-        wide = [np.asarray(x).astype(np.float64) for x in xs]
-        return np.asarray(self.numpy(*wide)).astype(xs[0].dtype)
+        return np.asarray(self.numpy(*map(_wide, xs))).astype(xs[0].dtype)
 
     def lower(self, ctx: Any, *xs: Any) -> Any:
         return ctx.via_jax(self.same, *xs)[0]
@@ -185,10 +183,6 @@ def _i1e_slope(x: Any, y: Any) -> Any:
 # --- references -----------------------------------------------------------------------------------
 
 
-def _trigamma(a: np.ndarray) -> np.ndarray:
-    return _scipy_function("polygamma")(1, a)
-
-
 def _at_the_edges(a: np.ndarray, x: np.ndarray, inside: np.ndarray, end: float) -> np.ndarray:
     """Return P or Q: `inside` in the interior of the domain; `end` is the value at x = inf."""
     outside = (a < 0) | (x < 0) | ((a == 0) & (x == 0)) | (np.isinf(a) & (x > 0))
@@ -197,11 +191,11 @@ def _at_the_edges(a: np.ndarray, x: np.ndarray, inside: np.ndarray, end: float) 
 
 
 def _igamma(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return _at_the_edges(a, x, _scipy_function("gammainc")(a, x), 1.0)
+    return _at_the_edges(a, x, _special.gammainc(a, x), 1.0)
 
 
 def _igammac(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return _at_the_edges(a, x, _scipy_function("gammaincc")(a, x), 0.0)
+    return _at_the_edges(a, x, _special.gammaincc(a, x), 0.0)
 
 
 def _series(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -234,8 +228,8 @@ def _gradient(of: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 @_gradient
 def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     total, by_a, _ = _series(a, x)
-    before = np.exp(a * np.log(x) - x - _gammaln(a + 1))
-    return before * (by_a + total * (np.log(x) - _psi(a + 1)))
+    before = np.exp(a * np.log(x) - x - _special.gammaln(a + 1))
+    return before * (by_a + total * (np.log(x) - _special.digamma(a + 1)))
 
 
 @_gradient
@@ -243,7 +237,7 @@ def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The series cancels for large x; there -P_a / p = Q_a / p is the integral over u > 0 of
     e^-u (1 + u/x)^(a-1) (log(x + u) - digamma(a))."""
     total, by_a, _ = _series(a, x)
-    small = -x / a * (by_a + total * (np.log(x) - _psi(a + 1)))
+    small = -x / a * (by_a + total * (np.log(x) - _special.digamma(a + 1)))
     return np.where(x > np.maximum(a, 8), _integral(a, x)[0], small)
 
 
@@ -251,9 +245,9 @@ def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
 def _random_gamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Return the derivative with respect to a of both forms of the gradient."""
     total, by_a, twice = _series(a, x)
-    distance = np.log(x) - _psi(a + 1)
+    distance = np.log(x) - _special.digamma(a + 1)
     inner = by_a + total * distance
-    by_a_inner = twice + by_a * distance - total * _trigamma(a + 1)
+    by_a_inner = twice + by_a * distance - total * _special.polygamma(1, a + 1)
     small = x / a * (inner / a - by_a_inner)
     return np.where(x > np.maximum(a, 8), _integral(a, x)[1], small)
 
@@ -262,17 +256,20 @@ def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the gradient for large x, and its derivative with respect to a."""
     nodes, weights = np.polynomial.laguerre.laggauss(64)
     a, x = a[..., None], x[..., None]
-    powers, distance = (1 + nodes / x) ** (a - 1), np.log(x + nodes) - _psi(a)
-    slope = np.log1p(nodes / x) * distance - _trigamma(a)
+    powers, distance = (1 + nodes / x) ** (a - 1), np.log(x + nodes) - _special.digamma(a)
+    slope = np.log1p(nodes / x) * distance - _special.polygamma(1, a)
     return (powers * distance) @ weights, (powers * slope) @ weights
 
 
 # --- the operations -------------------------------------------------------------------------------
 
 polygamma: Special = Special(
-    "polygamma", (None, lambda m, x, out: polygamma(add(m, 1.0), x)), _scipy_function("polygamma"), flops=50
+    "polygamma",
+    (None, lambda m, x, out: polygamma(add(m, 1.0), x)),
+    lambda m, x: _special.polygamma(m, x),
+    flops=50,
 )
-zeta: Special = Special("zeta", (None, None), _scipy_function("zeta"), flops=50)
+zeta: Special = Special("zeta", (None, None), lambda x, q: _special.zeta(x, q), flops=50)
 igamma_grad_a: Special = Special(
     "igamma_grad_a", (None, lambda a, x, out: mul(_density(a, x), _score(a, x))), _igamma_grad_a
 )
@@ -292,10 +289,13 @@ random_gamma_grad: Special = Special(
     "random_gamma_grad", (lambda a, x, out: random_gamma_grad_a(a, x), _random_gamma_by_x), _random_gamma_grad
 )
 regularized_incomplete_beta: Special = Special(
-    "regularized_incomplete_beta", (None, None, _beta_density), _scipy_function("betainc"), jax.lax.betainc
+    "regularized_incomplete_beta",
+    (None, None, _beta_density),
+    lambda a, b, x: _special.betainc(a, b, x),
+    jax.lax.betainc,
 )
 
-bessel_i1e: Unary = Unary("bessel_i1e", FLOAT, _i1e_slope, numpy=_wide("i1e"), flops=30)
+bessel_i1e: Unary = Unary("bessel_i1e", FLOAT, _i1e_slope, numpy=lambda x: _special.i1e(_wide(x)), flops=30)
 bessel_i0e: Special = Special(
-    "bessel_i0e", (lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),), _scipy_function("i0e"), flops=30
+    "bessel_i0e", (lambda x, y: sub(bessel_i1e(x), mul(sign(x), y)),), lambda x: _special.i0e(x), flops=30
 )

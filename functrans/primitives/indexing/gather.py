@@ -57,12 +57,6 @@ class Windows(NamedTuple):
     def of(cls, params: dict[str, Any]) -> Windows:
         return cls(*[params[name] for name in cls._fields])
 
-    def last(self, shape: Any, dtype: Any) -> np.ndarray:
-        """Return the largest start index along each indexed axis whose window is inside x."""
-        axes = [self.operand.index(name) for name in self.indexed]
-        top = np.iinfo(dtype).max
-        return np.array([min(top, max(0, shape[d] - self.sizes[d])) for d in axes], dtype)
-
     def dimension_numbers(self) -> tuple[Any, ...]:
         """Return the arguments of StableHLO's `GatherDimensionNumbers` and `ScatterDimensionNumbers`:
         windows in the slices, dropped axes of x, batch axes of x and of the indices, indexed axes of
@@ -130,7 +124,15 @@ class Indexed(Moving):
         return tuple([size[n] for n in slices])
 
 
-def places(shape: Any, i: np.ndarray, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+def last_places(shape: Any, dtype: Any, windows: Any) -> np.ndarray:
+    """Return the largest start index along each indexed axis of x whose window is inside x."""
+    operand, _, _, indexed, sizes = windows
+    axes = [operand.index(name) for name in indexed]
+    top = np.iinfo(dtype).max
+    return np.array([min(top, max(0, shape[d] - sizes[d])) for d in axes], dtype)
+
+
+def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndarray]:
     """For each element of the slices, return its flat index in x, with start indices clipped into
     x, and whether its window is inside x. Both arrays broadcast to the slices."""
     operand, indices, slices, indexed, sizes = windows
@@ -141,7 +143,7 @@ def places(shape: Any, i: np.ndarray, windows: Windows) -> tuple[np.ndarray, np.
             aligned[slices.index(name)] = n
         return values.reshape(aligned)
 
-    last = windows.last(shape, i.dtype)
+    last = last_places(shape, i.dtype, windows)
     inside = along(((i >= 0) & (i <= last)).all(-1), *indices)
     starts = np.minimum(np.maximum(i, 0), last).astype(np.int64)
     place = np.zeros([1] * len(slices), np.int64)
@@ -203,7 +205,8 @@ class Gather(Indexed):
     def numpy_source(self, w: Any, x: Any, i: Any, **params: Any) -> Any:
         axis = None if params["mode"] == FILL else taken_axis(x.shape, Windows.of(params))
         if axis is None:
-            return w.reference(self, (x, i), params)
+            how = {"windows": Windows.of(params), "mode": params["mode"], "fill": params.get("fill")}
+            return w.copied(_taken, (x, i), {"shape": w.out_types[0].shape, **how})
         last = x.shape[axis] - 1
         return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
 
@@ -229,15 +232,7 @@ class Gather(Indexed):
 
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
-        if not t.size:
-            return np.zeros(t.shape, x.dtype)
-        place, inside = places(x.shape, i, Windows.of(params))
-        out = np.broadcast_to(x.reshape(-1)[place], t.shape)
-        if params["mode"] != FILL:
-            return out
-        fill = params.get("fill")
-        fill = np.asarray(default_fill(x.dtype) if fill is None else fill).astype(x.dtype)
-        return np.where(inside, out, fill)
+        return _taken(x, i, t.shape, Windows.of(params), params["mode"], params.get("fill"))
 
     def lower(self, ctx: Any, x: Any, i: Any, **params: Any) -> Any:
         (t, i_type), out = ctx.in_types, ctx.out_types[0]
@@ -250,7 +245,7 @@ class Gather(Indexed):
             return made
         inside = hlo.broadcast_in_dim(
             ctx.type(ArrayType(out.shape, np.dtype(bool))),
-            lies_inside(i, i_type, windows.last(t.shape, i_type.dtype), ctx),
+            lies_inside(i, i_type, last_places(t.shape, i_type.dtype, windows), ctx),
             [windows.slices.index(n) for n in windows.indices],
         )
         fill = params.get("fill")
@@ -275,6 +270,18 @@ class Gather(Indexed):
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
+
+
+def _taken(x: Any, i: Any, shape: Any, windows: Any, mode: str, fill: Any) -> Any:
+    """Return slices of x at indices."""
+    if 0 in shape:
+        return np.zeros(shape, x.dtype)
+    place, inside = places(x.shape, i, windows)
+    out = np.broadcast_to(x.reshape(-1)[place], shape)
+    if mode != FILL:
+        return out
+    fill = np.asarray(default_fill(x.dtype) if fill is None else fill).astype(x.dtype)
+    return np.where(inside, out, fill)
 
 
 def taken_axis(shape: Any, windows: Windows) -> int | None:

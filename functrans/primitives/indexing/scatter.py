@@ -26,6 +26,7 @@ from functrans.primitives.indexing.gather import (
     batched_axes,
     filled_with_zero,
     gather,
+    last_places,
     places,
     rows,
 )
@@ -36,6 +37,17 @@ from functrans.trace import literal, typeof
 
 def _numpy_set(x: Any, at: Any, u: Any) -> None:
     x[at] = u
+
+
+def _written(x: Any, i: Any, u: Any, into: Any, windows: Any, mode: str) -> Any:
+    """Return x with the updates u written at indices by `into`."""
+    out = np.array(x).reshape(-1)
+    if out.size and u.size:
+        place, inside = places(x.shape, i, windows)
+        at = np.broadcast_to(place, u.shape)
+        kept = np.broadcast_to(inside | (mode == CLIP), u.shape)
+        into(out, at[kept], u[kept])
+    return out.reshape(x.shape)
 
 
 def _read(x: Any, i: Any, shape: tuple[int, ...], params: dict[str, Any]) -> Any:
@@ -80,16 +92,12 @@ class Scatter(Indexed):
         return x
 
     def reference(self, x: Any, i: Any, u: Any, **params: Any) -> Any:
-        out = np.array(x).reshape(-1)
-        if out.size and u.size:
-            place, inside = places(x.shape, i, Windows.of(params))
-            at = np.broadcast_to(place, u.shape)
-            if params["mode"] == CLIP:
-                self.into(out, at.reshape(-1), u.reshape(-1))
-            else:
-                kept = np.broadcast_to(inside, u.shape)
-                self.into(out, at[kept], u[kept])
-        return out.reshape(x.shape)
+        return _written(x, i, u, self.into, Windows.of(params), params["mode"])
+
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        return w.copied(
+            _written, xs, {"into": self.into, "windows": Windows.of(params), "mode": params["mode"]}
+        )
 
     def lower(self, ctx: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
         t, i_type, u_type = ctx.in_types
@@ -109,7 +117,9 @@ class Scatter(Indexed):
     ) -> Any:
         windows = Windows.of(params)
         if params["mode"] == CLIP:
-            i = hlo.clamp(ctx.full(0, i_type), i, rows(windows.last(t.shape, i_type.dtype), i_type, ctx))
+            i = hlo.clamp(
+                ctx.full(0, i_type), i, rows(last_places(t.shape, i_type.dtype, windows), i_type, ctx)
+            )
         promises = {name: params.get(name, False) for name in ("indices_are_sorted", "unique_indices")}
         numbers = hlo.ScatterDimensionNumbers.get(*windows.dimension_numbers())
         made = hlo.ScatterOp((ctx.type(t),), [x], i, [u], numbers, **promises)

@@ -12,7 +12,6 @@ one matrix at a time.
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
+from functrans.loading import Later
 from functrans.primitives.base import Cost, Primitive, bytes_of
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
 from functrans.primitives.elementwise import complex_numbers as complex_numbers
@@ -98,7 +98,7 @@ class MatrixOperation(Primitive):
     def reference(self, *arrays: Any, **params: Any) -> Any:
         types = [ArrayType(x.shape, x.dtype) for x in arrays]
         made = self.result_types(types, params)
-        outs = [_of_nothing(t) for t in made]
+        outs = [self.of_nothing(i, t) for i, t in enumerate(made)]
         batch = self._batch_shape(types)
         if all(prod(t.shape[len(batch) :]) for t in types):
             for place in np.ndindex(batch):
@@ -106,6 +106,30 @@ class MatrixOperation(Primitive):
                 for y, z in zip(outs, found if self.multiple_results else [found], strict=True):
                     y[place] = z
         return outs if self.multiple_results else outs[0]
+
+    def of_nothing(self, i: int, t: ArrayType) -> np.ndarray:
+        """Return result i for an empty matrix: factors are identity matrices and permutations."""
+        if dtype_class(t.dtype) == "int":
+            return np.broadcast_to(np.arange(t.shape[-1], dtype=t.dtype), t.shape).copy()
+        if t.ndim < 2:
+            return np.zeros(t.shape, t.dtype)
+        return np.broadcast_to(np.eye(*t.shape[-2:], dtype=t.dtype), t.shape).copy()
+
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        """Call a copy of `one` for each matrix."""
+        batch = xs[0].shape[: xs[0].ndim - self.ranks[0]]
+        if not all(prod(x.shape[len(batch) :]) for x in xs):
+            return [w.file.constant(t, self.of_nothing(i, t)) for i, t in enumerate(w.out_types)]
+        if not batch:
+            found = w.copied(self.one, xs, params)
+            return [f"{found}[0]"] if self.multiple_results and len(w.outs) == 1 else found
+        for name, t in zip(w.outs, w.out_types, strict=True):
+            w.line(f"{name} = np.empty({t.shape}, {w.dtype(t.dtype)})")
+        i = w.letter()
+        with w.block(f"for {i} in np.ndindex({batch}):"):
+            found = w.copied(self.one, [f"{x.full}[{i}]" for x in xs], params)
+            into = ", ".join([f"{name}[{i}]" for name in w.outs])
+            w.line(f"{into}{',' * (self.multiple_results and len(w.outs) == 1)} = {found}")
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         outs = ctx.via_jax(functools.partial(self.by_jax, **params), *operands)
@@ -133,24 +157,12 @@ class MatrixOperation(Primitive):
         return errors.MissingRule(f"{self.name} has no derivative of {of}, {here()}\n{fix}")
 
 
-def _of_nothing(t: ArrayType) -> np.ndarray:
-    """Return the factors of an empty matrix: identity matrices and permutations."""
-    if dtype_class(t.dtype) == "int":
-        return np.broadcast_to(np.arange(t.shape[-1], dtype=t.dtype), t.shape).copy()
-    if t.ndim < 2:
-        return np.zeros(t.shape, t.dtype)
-    return np.broadcast_to(np.eye(*t.shape[-2:], dtype=t.dtype), t.shape).copy()
-
-
-@functools.cache
-def scipy_linalg() -> Any:
-    """Return scipy.linalg, imported on demand because that takes 0.1 s."""
-    return importlib.import_module("scipy.linalg")
+linalg: Any = Later("scipy.linalg")
 
 
 def lapack(name: str, x: Any) -> Any:
     """Return the LAPACK routine for the dtype of x."""
-    return scipy_linalg().get_lapack_funcs((name,), (x,))[0]
+    return linalg.get_lapack_funcs((name,), (x,))[0]
 
 
 # --- products, parts and permutations -------------------------------------------------------------

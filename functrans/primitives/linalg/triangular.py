@@ -21,11 +21,11 @@ from functrans.primitives.linalg.matrices import (
     conj,
     identity_like,
     lapack,
+    linalg,
     lower_part,
     matmul,
     per_row,
     plus_adjoint,
-    scipy_linalg,
     transposed,
     upper_part,
 )
@@ -203,11 +203,11 @@ class TridiagonalSolve(MatrixOperation):
 
 def _solve_perturbed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Solve by an LU factorization with pivots of at least about eps times its largest element."""
-    lu, pivots = scipy_linalg().lu_factor(a, check_finite=False)
+    lu, pivots = linalg.lu_factor(a, check_finite=False)
     tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
     pivot = np.diagonal(lu)
     np.fill_diagonal(lu, np.where(np.abs(pivot) < tiny, tiny, pivot))
-    return scipy_linalg().lu_solve((lu, pivots), b, check_finite=False)
+    return linalg.lu_solve((lu, pivots), b, check_finite=False)
 
 
 def _product(diagonals: Any, x: Any) -> Any:

@@ -77,12 +77,36 @@ def is_ours(impl: str = DEFAULT, partitionable: bool = True) -> bool:
     return impl == DEFAULT and partitionable
 
 
+def generator_of(params: dict[str, Any]) -> dict[str, Any]:
+    """Take the parameters that choose the generator out of those of an operation."""
+    return {name: params.pop(name) for name in ("impl", "partitionable") if name in params}
+
+
 class Random(Primitive):
     """Base class: no derivatives, and batch axes of keys come first."""
 
     in_kernel = True
     locally_constant = True
     axis_params: tuple[str, ...] = ()
+
+    def words(self, *arrays: Any, **params: Any) -> Any:
+        """Return the result of the generator that is implemented here, in NumPy."""
+        raise self.missing("reference")
+
+    def through_jax(self, ndim: int, how: dict[str, Any], **params: Any) -> Callable[..., Any]:
+        """Return the function of jax.random, of arrays the first of which has `ndim` axes."""
+        raise self.missing("reference")
+
+    def reference(self, *arrays: Any, **params: Any) -> Any:
+        how = generator_of(params)
+        if is_ours(**how):
+            return self.words(*arrays, **params)
+        return np.asarray(self.through_jax(arrays[0].ndim, how, **params)(*arrays))
+
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        if not is_ours(**generator_of(params)):
+            raise w.unwritable()
+        return w.copied(self.words, xs, params)
 
     def batch_shape(self, data: ArrayType, impl: str) -> tuple[int, ...]:
         """Return the batch shape of keys whose data an operand holds."""
@@ -146,17 +170,18 @@ class RandomSeed(Random):
             raise self.mismatch((seed,), f"a seed must be an integer, not {seed.dtype}")
         return ArrayType((*seed.shape, *key_shape(impl)), UINT32)
 
-    def reference(self, seed: Any, *, impl: str = DEFAULT) -> Any:
-        if impl != DEFAULT:
-            return np.asarray(_seeds_by_jax(impl, seed.ndim)(seed))
+    def words(self, seed: Any) -> Any:
         wide = seed.astype(np.uint64)
         high = wide >> np.uint64(32) if seed.dtype.itemsize == 8 else np.zeros_like(wide)
         return np.stack([high, wide & np.uint64(0xFFFFFFFF)], -1).astype(np.uint32)
 
-    def lower(self, ctx: Any, seed: Any, *, impl: str = DEFAULT) -> Any:
+    def through_jax(self, ndim: int, how: dict[str, Any]) -> Callable[..., Any]:
+        return over_batch(lambda seed: jax.random.key_data(jax.random.key(seed, **how)), ndim)
+
+    def lower(self, ctx: Any, seed: Any, **how: Any) -> Any:
         t = ctx.in_types[0]
-        if impl != DEFAULT:
-            return ctx.via_jax(_seeds_by_jax(impl, t.ndim), seed)[0]
+        if not is_ours(**how):
+            return ctx.via_jax(self.through_jax(t.ndim, how), seed)[0]
         words = t.update(dtype=UINT32)
         if t.dtype.itemsize == 8:
             high = hlo.shift_right_logical(seed, ctx.full(32, t))
@@ -185,10 +210,8 @@ class RandomBits(Random):
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
-    def reference(self, data: Any, *, shape: Any, bit_width: int, **how: Any) -> Any:
+    def words(self, data: Any, shape: Any, bit_width: int) -> Any:
         dtype = UINT_OF[bit_width]
-        if not is_ours(**how):
-            return np.asarray(self._by_jax(data.ndim, shape, dtype, how)(data))
         x, y = _hash_counts(data, shape)
         if bit_width == 64:
             return (x.astype(dtype) << dtype.type(32)) | y
@@ -197,7 +220,7 @@ class RandomBits(Random):
     def lower(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, **how: Any) -> Any:
         out = ctx.out_types[0]
         if not is_ours(**how):
-            return ctx.via_jax(self._by_jax(ctx.in_types[0].ndim, shape, out.dtype, how), data)[0]
+            return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, how, shape, bit_width), data)[0]
         x, y = _lower_counts(ctx, data, shape)
         if bit_width == 32:
             return hlo.xor(x, y)
@@ -206,8 +229,8 @@ class RandomBits(Random):
         x, y = hlo.convert(ctx.type(out), x), hlo.convert(ctx.type(out), y)
         return hlo.or_(hlo.shift_left(x, ctx.full(32, out)), y)
 
-    def _by_jax(self, ndim: int, shape: Any, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
-        return by_jax(lambda key: jax.random.bits(key, shape, dtype), ndim, **how)
+    def through_jax(self, ndim: int, how: dict[str, Any], shape: Any, bit_width: int) -> Callable[..., Any]:
+        return by_jax(lambda key: jax.random.bits(key, shape, UINT_OF[bit_width]), ndim, **how)
 
 
 class RandomSplit(Random):
@@ -221,19 +244,17 @@ class RandomSplit(Random):
     ) -> ArrayType:
         return ArrayType((*self.batch_shape(data, impl), *shape, *key_shape(impl)), UINT32)
 
-    def reference(self, data: Any, *, shape: Any, **how: Any) -> Any:
-        if not is_ours(**how):
-            return np.asarray(self._by_jax(data.ndim, shape, how)(data))
+    def words(self, data: Any, shape: Any) -> Any:
         return np.stack(_hash_counts(data, shape), -1)
 
     def lower(self, ctx: Any, data: Any, *, shape: Any, **how: Any) -> Any:
         if not is_ours(**how) or _in_a_slow_chain(ctx):
-            return ctx.via_jax(self._by_jax(ctx.in_types[0].ndim, shape, how), data)[0]
+            return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, how, shape), data)[0]
         words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
         x, y = _lower_counts(ctx, data, shape)
         return _pair(ctx, x, y, words)
 
-    def _by_jax(self, ndim: int, shape: Any, how: dict[str, Any]) -> Callable[..., Any]:
+    def through_jax(self, ndim: int, how: dict[str, Any], shape: Any) -> Callable[..., Any]:
         return by_jax(lambda key: jax.random.split(key, shape), ndim, **how)
 
 
@@ -247,16 +268,17 @@ class RandomFoldIn(Random):
             raise self.mismatch((data, number), "takes one uint32 number for each key")
         return data
 
-    def reference(self, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
-        if impl != DEFAULT:
-            return np.asarray(by_jax(jax.random.fold_in, data.ndim, impl)(data, number))
+    def words(self, data: Any, number: Any) -> Any:
         zero = np.zeros_like(number)
         return np.stack(_threefry(data[..., 0], data[..., 1], zero, number), -1)
 
-    def lower(self, ctx: Any, data: Any, number: Any, *, impl: str = DEFAULT) -> Any:
+    def through_jax(self, ndim: int, how: dict[str, Any]) -> Callable[..., Any]:
+        return by_jax(jax.random.fold_in, ndim, **how)
+
+    def lower(self, ctx: Any, data: Any, number: Any, **how: Any) -> Any:
         t = ctx.in_types[1]
-        if impl != DEFAULT or _in_a_slow_chain(ctx):
-            return ctx.via_jax(by_jax(jax.random.fold_in, ctx.in_types[0].ndim, impl), data, number)[0]
+        if not is_ours(**how) or _in_a_slow_chain(ctx):
+            return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, how), data, number)[0]
         keys = [_word(ctx, data, i) for i in (0, 1)]
         x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
         return _pair(ctx, x, y, t)
@@ -409,10 +431,6 @@ def by_jax(
         return jax.random.key_data(made) if is_key_dtype(made.dtype) else made
 
     return over_batch(one, ndim - len(key_shape(impl)))
-
-
-def _seeds_by_jax(impl: str, ndim: int) -> Callable[..., Any]:
-    return over_batch(lambda s: jax.random.key_data(jax.random.key(s, impl=impl)), ndim)
 
 
 random_wrap: RandomWrap = RandomWrap()

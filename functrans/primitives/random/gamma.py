@@ -69,6 +69,11 @@ class RandomGamma(Random):
         with jax.enable_x64(flags.jax_enable_x64 or a.dtype == np.float64):
             return np.asarray(sample(data, a))
 
+    def numpy_source(self, w: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
+        if not is_ours(**how) or a.dtype.itemsize < 4:
+            raise w.unwritable()
+        return w.copied(_sample, (data, a), {"log_space": log_space})
+
     def lower(self, ctx: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         keys, t = ctx.in_types
         if ctx.on_this_cpu and t.size > 1 and is_ours(**how) and t.dtype.itemsize >= 4:
@@ -205,7 +210,7 @@ def _draw_uniform(keys: Any, dtype: Any) -> Any:
 
 def _sample(data: Any, a: Any, log_space: bool) -> Any:
     """Draw a sample per parameter, all at once; rejected ones are drawn again."""
-    keys = random_split.reference(data, shape=(a.size // max(data.size // 2, 1),)).reshape(-1, 2)
+    keys = random_split.words(data, (a.size // max(data.size // 2, 1),)).reshape(-1, 2)
     shape, dtype = a.shape, a.dtype
     a = a.reshape(-1)
     boosted = a < 1  # gamma(a) is gamma(a + 1) * uniform ** (1 / a)
@@ -246,7 +251,7 @@ def _normal_above(key: Any, c: Any, dtype: Any) -> tuple[Any, Any]:
 
 def _split(keys: Any, n: int) -> list[Any]:
     """Derive n new keys of each: u32[k, 2] -> n arrays of keys."""
-    new = random_split.reference(keys, shape=(n,))
+    new = random_split.words(keys, (n,))
     return [new[:, i] for i in range(n)]
 
 
@@ -260,7 +265,7 @@ def _normal(keys: Any, dtype: Any) -> Any:
 def _uniform(keys: Any, dtype: Any) -> Any:
     """Draw a number of [0, 1) from each key: random bits as the mantissa of a number of [1, 2)."""
     width, mantissa = 8 * dtype.itemsize, np.finfo(dtype).nmant
-    bits = random_bits.reference(keys, shape=(), bit_width=width)
+    bits = random_bits.words(keys, (), width)
     one = np.ones((), dtype).view(bits.dtype)
     return ((bits >> bits.dtype.type(width - mantissa)) | one).view(dtype) - 1
 

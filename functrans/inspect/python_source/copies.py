@@ -1,0 +1,242 @@
+"""Functions of this library in a written file: their source, with what they read filled in.
+
+A primitive's `reference` is NumPy code that reads attributes of the primitive, other functions and constants
+of the library. In a copy these are written out, and annotations and branches that cannot be reached left out:
+
+    def reference(self, x: Any, y: Any) -> Any:             def _shift_left(x, y):
+        inside = (y >= 0) & (y < 8 * x.dtype.itemsize)          inside = (y >= 0) & (y < 8 * x.dtype.itemsize)
+        if self.name == "shift_left":                ->         shifted = np.left_shift(x, ...)
+            shifted = np.left_shift(x, ...)                     ...
+        ...
+
+Functions that it calls are copied too. So no operation is written twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+import re
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from functrans import errors
+from functrans.caching import cached
+from functrans.inspect.python_source.lift import NotLiftable, lift
+from functrans.ir.types import dtype_class
+
+
+class Copies:
+    """The functions of this library that a file holds.
+
+    texts   : their source, callees first
+    imports : the modules that they use
+    """
+
+    def __init__(self, imports: set[str]):
+        self.imports = imports
+        self.texts: list[str] = []
+        self._made: dict[Any, str] = {}
+        self._names: dict[str, str] = {}  # name -> text
+
+    def call(self, function: Any, args: Sequence[str], options: dict[str, Any], name: str) -> str:
+        """Return a call of a copy, with positional arguments as text and keyword arguments as values.
+
+        Raises:
+          NotLiftable: the function reads something that cannot be written.
+        """
+        called, takes = self.name_of(function, name), definition(_plain(function)[0]).args
+        names = {a.arg for a in (*takes.args, *takes.kwonlyargs)}
+        rest = takes.kwarg is not None and takes.kwarg.arg in _read(definition(_plain(function)[0]))
+        read = [f"{k}={self.lift(v)}" for k, v in options.items() if rest or k in names]
+        return f"{called}({', '.join([*args, *read])})"
+
+    def name_of(self, function: Any, name: str = "") -> str:
+        """Return the name of a copy; write it on first use. That of a primitive's method is its name."""
+        plain, owner = _plain(function)
+        plain = _IN_NUMPY.get(plain, plain)
+        closure = _closure(plain)
+        key = (plain.__code__, *map(id, (*closure.values(), *owner)))
+        if key not in self._made:
+            name, about = name or plain.__name__, plain.__doc__
+            if owner and hasattr(owner[0], "name"):
+                name, about = owner[0].name, type(owner[0]).__doc__
+            made = self._copied(plain, {**plain.__globals__, **closure}, owner)
+            if about:
+                text = re.split(r"(?<=[^.]\.) |;", " ".join(about.partition("\n\n")[0].split()))[0]
+                made.body.insert(0, ast.Expr(ast.Constant(text.rstrip(".") + ".")))
+            self._made[key] = self._added(made, f"_{name.strip('_')}")
+        return self._made[key]
+
+    def _copied(self, function: Any, scope: dict[str, Any], owner: Sequence[Any]) -> ast.FunctionDef:
+        made: Any = copy.deepcopy(definition(function))
+        if isinstance(made, ast.Lambda):
+            made = ast.FunctionDef("", made.args, [ast.Return(made.body)], [])
+        parameters = made.args
+        scope.update(zip([a.arg for a in parameters.args], owner, strict=False))
+        del parameters.args[: len(owner)]
+        if parameters.kwarg is not None and parameters.kwarg.arg not in _read(made):
+            parameters.kwarg = None
+        made.decorator_list, made.type_params = [], []
+        first = made.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            del made.body[0]
+        filled: ast.FunctionDef = _FilledIn(self, scope, _bound(made)).visit(made)
+        return ast.fix_missing_locations(filled)
+
+    def _added(self, made: ast.FunctionDef, base: str) -> str:
+        """Add a function under a name that is free; equal texts are kept once."""
+        for n in itertools.count(1):
+            made.name = base if n == 1 else f"{base}_{n}"
+            text = ast.unparse(made)
+            if made.name not in self._names:
+                self._names[made.name] = text
+                self.texts.append(text)
+            if self._names[made.name] == text:
+                break
+        return made.name
+
+    def lift(self, value: Any, name: str = "") -> str:
+        """Return the expression of a value, which has a name if it is a function."""
+        return lift(value, self.imports, lambda function: self.name_of(function, name))
+
+
+class _FilledIn(ast.NodeTransformer):
+    """Writes out what a function reads besides its `bound` variables."""
+
+    def __init__(self, copies: Copies, scope: dict[str, Any], bound: set[str]):
+        self.copies, self.scope, self.bound = copies, scope, bound
+
+    def visit_Attribute(self, node: ast.expr) -> ast.AST:
+        names: list[str] = []
+        root = node
+        while isinstance(root, ast.Attribute):
+            names.append(root.attr)
+            root = root.value
+        if not isinstance(root, ast.Name) or root.id in self.bound or root.id not in self.scope:
+            return self.generic_visit(node)
+        name, value = root.id, self.scope[root.id]
+        while True:
+            try:
+                made = self.copies.lift(value, name)
+                break
+            except NotLiftable:
+                if not names:
+                    raise
+                name = names.pop()
+                value = getattr(value, name)
+        return ast.parse(".".join([made, *reversed(names)]), mode="eval").body
+
+    visit_Name = visit_Attribute
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(node.arg)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.returns = None
+        return self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        return node.value and self.generic_visit(ast.Assign([node.target], node.value))
+
+    def visit_If(self, node: ast.If) -> Any:
+        holds = self._holds(node.test)
+        if holds is None:
+            return self.generic_visit(node)
+        kept = ast.Module(node.body if holds else node.orelse, [])
+        return self.generic_visit(kept).body  # type: ignore[attr-defined]
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        holds = self._holds(node.test)
+        return self.generic_visit(node) if holds is None else self.visit(node.body if holds else node.orelse)
+
+    def _holds(self, test: ast.expr) -> bool | None:
+        """Return whether two constants are equal, such as the name of the primitive and another one."""
+        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.Is)):
+            return None
+        left, right = [self.visit(copy.deepcopy(x)) for x in (test.left, test.comparators[0])]
+        known = isinstance(left, ast.Constant) and isinstance(right, ast.Constant)
+        return left.value == right.value if known else None
+
+
+def _plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a Python function; and the object of a method, its first argument."""
+    given: tuple[Any, ...] = ()
+    while not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        if isinstance(function, types.MethodType):
+            function, given = function.__func__, (function.__self__, *given)
+        else:
+            function = function.__wrapped__
+    return function, given
+
+
+def _closure(function: Any) -> dict[str, Any]:
+    cells = function.__closure__ or ()
+    return {n: c.cell_contents for n, c in zip(function.__code__.co_freevars, cells, strict=True)}
+
+
+def _read(source: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(source) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def _bound(source: ast.AST) -> set[str]:
+    """Return the names that a function and those in it bind."""
+    found: set[str] = set()
+    for n in ast.walk(source):
+        if isinstance(n, ast.arg):
+            found.add(n.arg)
+        elif isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
+            found.add(n.id)
+        elif isinstance(n, ast.FunctionDef) and n is not source:
+            found.add(n.name)
+    return found
+
+
+def _dtype_class(dtype: Any) -> str:
+    """Return 'bool', 'int', 'uint', 'float' or 'complex'."""
+    name = np.dtype(dtype).name
+    return next(kind for kind in ("bool", "uint", "int", "complex", "float") if kind in name)
+
+
+# What is written in place of functions that call JAX.
+_IN_NUMPY = {dtype_class.__wrapped__: _dtype_class}
+
+
+# --- where a function is written ------------------------------------------------------------------
+
+
+@cached("files of Python", 64)
+def _parsed(filename: str) -> ast.Module:
+    with open(filename, encoding="utf-8") as file:
+        return ast.parse(file.read())
+
+
+def definition(function: Any) -> ast.FunctionDef | ast.Lambda:
+    """Return the syntax tree of a function, found by the position of its code.
+
+    Raises:
+      InvalidArgument: its file cannot be read.
+    """
+    code = function.__code__
+    try:
+        tree = _parsed(code.co_filename)
+    except OSError:
+        raise errors.InvalidArgument(
+            f"to_python: the source of {function.__qualname__} cannot be read from "
+            f"{code.co_filename}, so it cannot be written into the file"
+        ) from None
+    places = {(p[0], p[2]) for p in code.co_positions()}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
+            if first == code.co_firstlineno:
+                return node
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+            begins = (node.body.lineno, node.body.col_offset)
+            if node.lineno == code.co_firstlineno and begins in places:
+                return node
+    raise errors.InvalidArgument(f"to_python: {function.__qualname__} is not in {code.co_filename}")
