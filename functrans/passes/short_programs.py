@@ -28,8 +28,10 @@ _FEW = 1000  # operations from which XLA has another thread run a program
 _STEPS = 64  # assumed steps of a loop of unknown length
 
 # Nanoseconds: what takes longer is worth another thread. A program without loops may be the step of a
-# training loop, where Python prepares the next step meanwhile; what a simulator computes is read.
+# training loop, where Python prepares the next step meanwhile; what a simulator computes is read, and so are
+# few numbers.
 _SHORT, _SHORT_LOOP = 40_000, 200_000
+_FEW_NUMBERS = 1024  # bytes of the largest array of a program of few numbers
 
 # How many operations a core does in a nanosecond, about, and how many bytes it moves; the nanoseconds that
 # each equation takes besides.
@@ -46,9 +48,12 @@ def is_short(program: Program) -> bool:
 def _is_short(program: Program) -> bool:
     straight, in_loops = memo(program, _times, False)
     straight += bytes_of(*program.in_types, *program.out_types) / _BYTES
-    if straight > _SHORT or straight + in_loops > _SHORT_LOOP:
+    if straight + in_loops > _SHORT_LOOP:
         return False
     equations = [e for p in with_nested(program) for e in p.equations]
+    sizes = [bytes_of(v.type) for e in equations for v in e.outputs]
+    if straight > _SHORT and max(sizes, default=0) > _FEW_NUMBERS:
+        return False
     return counted(program) >= _FEW or any(map(_is_in_library, equations))  # which a kernel may expand
 
 
@@ -65,7 +70,7 @@ def _times(program: Program, in_loop: bool) -> tuple[float, float]:
                 straight, in_loops = straight + one, in_loops + other
         else:
             straight += _time(e, in_loop)
-        if straight > _SHORT or in_loops > _SHORT_LOOP:
+        if straight + in_loops > _SHORT_LOOP:
             return inf, inf
     return straight, in_loops
 

@@ -66,6 +66,7 @@ SHORT = {
         repeated(lambda x: jnp.cos(jnp.linalg.solve(3 * jnp.eye(6) + x / 8, x)), 20),
         normal(6, 6),
     ),
+    "operations on few numbers": (lambda x: [x := jnp.sort(x + i) for i in range(60)][-1], normal(4)),
     "a call": (lambda x: ft.jit(jnp.tanh)(x) @ x, normal(3000)),
 }
 
