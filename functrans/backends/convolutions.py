@@ -23,6 +23,8 @@ Names = Sequence[int]
 
 # The largest number of terms of an element of the result, in a grouped convolution and in another.
 _SHIFTED, _SHIFTED_WHOLE = 49, 27
+# The same if products would do, for results with more terms in all.
+_ALWAYS_SHIFTED, _WORK = 16, 2**23
 # The largest number of elements of the result for each feature of a group: as sums, as products.
 _SUMS, _PRODUCTS = 49, 32
 # Matrix products are faster only if there are many, and each has enough results.
@@ -43,17 +45,18 @@ def on_cpu(
     window, places = prod([kernel[n] for n in axes["spatial"]]), prod(sizes)
     groups = _groups(result, axes)
     summed = prod([n for name, n in size.items() if name in kernel and name not in result])
-    if 1 < window * summed <= (_SHIFTED if groups > 1 else _SHIFTED_WHOLE):
+    few, wide = places <= min(_SUMS, window), t.size >= _RESULTS * places * groups
+    are_products = few and wide and groups >= _GROUPS and places <= _PRODUCTS
+    are_products = are_products and set(axes["lhs_dilation"]) == {1}
+    terms = window * summed
+    much = are_products and terms > _ALWAYS_SHIFTED and terms * t.size > _WORK
+    if 1 < terms <= (_SHIFTED if groups > 1 else _SHIFTED_WHOLE) and not much:
         return lambda x, y: by_shifts(x, y, sizes, axes), True
     if groups == 1 and _is_contraction(size, kernel, axes):
         return lambda x, y: by_contraction(x, y, axes), False
-    if places > min(_SUMS, window):
-        return None, False
-    if t.size < _RESULTS * places * groups:
+    if few and not wide:
         return lambda x, y: by_sums(x, y, sizes, axes), True
-    if groups >= _GROUPS and places <= _PRODUCTS and set(axes["lhs_dilation"]) == {1}:
-        return lambda x, y: by_products(x, y, sizes, axes), False
-    return None, False
+    return (lambda x, y: by_products(x, y, sizes, axes)) if are_products else None, False
 
 
 def on_gpu(

@@ -17,10 +17,11 @@ from functrans.passes.rewrite import Rewriter
 from functrans.primitives.elementwise import transcendental as transcendental
 from functrans.primitives.elementwise.arithmetic import integer_pow
 from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.families import add, div, mul, square
+from functrans.primitives.elementwise.families import add, div, lt, mul, square
+from functrans.primitives.indexing.gather import Windows, gather
 from functrans.primitives.indexing.scatter import SCATTERS
-from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.joining import concatenate, split
+from functrans.primitives.reductions.folds import argmax, argmin, reduce_sum
+from functrans.primitives.shape.joining import concatenate, iota, split
 from functrans.primitives.shape.moving import (
     Structural,
     broadcast_in_dim,
@@ -30,16 +31,19 @@ from functrans.primitives.shape.moving import (
     squeeze,
     transpose,
 )
+from functrans.trace import literal
 
 # --- values that are never negative ---------------------------------------------------------------
 #
 # In: a value and the equations before it. Out: whether it is known to be neither negative nor -0.0, so
 # that adding 0.0 changes nothing and a power has its square root: a square, a magnitude, an exponential,
-# and sums, products and moves of these. The default answer is no.
+# and sums, products and moves of these; of integers only places such as 0, 1, 2, ... and moves of them,
+# since sums may overflow. The default answer is no.
 
 _DEEP = 8  # maximum depth of the search
-_MOVES = frozenset([broadcast_in_dim, reshape, rev, slice_, squeeze, transpose])
+_MOVES = frozenset([broadcast_in_dim, concatenate, reshape, rev, slice_, squeeze, transpose])
 _POSITIVE = frozenset([square, abs_, transcendental.exp])
+_PLACES = frozenset([iota, argmax, argmin])
 _AS_OPERANDS = _MOVES | {add, mul, div, integer_pow, reduce_sum}  # never negative if these are not
 
 
@@ -49,9 +53,11 @@ def never_negative(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -
         number: Any = v.value
         return number.__class__ is not complex and number >= 0 and math.copysign(1.0, number) > 0
     e = made_by.get(v)
-    if e is None or not deep or dtype_class(v.type.dtype) != "float":
+    if e is None or not deep:
         return False
     p, xs = e.primitive, e.inputs
+    if dtype_class(v.type.dtype) != "float":
+        return p in _PLACES or (p in _MOVES and all([never_negative(made_by, x, deep - 1) for x in xs]))
     if p in _POSITIVE or (p is mul and xs[0] is xs[1]):
         return True
     if p is integer_pow and e.params["y"] % 2 == 0:
@@ -193,6 +199,47 @@ def _scatter(w: Rewriter, e: Equation) -> Any:
     return y if e.primitive.combine is None else w.make(PRIMITIVES[e.primitive.combine], x, y)
 
 
+# --- the diagonal of a matrix ---------------------------------------------------------------------
+
+
+def _lt(w: Rewriter, e: Equation) -> Any:
+    """Rewrite `i < 0` as False for i = 0, 1, ...: whether an index counts from the end."""
+    x, y = e.inputs
+    never = y.__class__ is Literal and y.value == 0 and never_negative(w.made_by, x)
+    return literal(False, e.outputs[0].type) if never else None
+
+
+def _gather(w: Rewriter, e: Equation) -> Any:
+    """Rewrite `x[..., i, i]` for i = 0, 1, ... as a strided slice of the rows behind one another."""
+    x, indices = e.inputs
+    read = Windows.of(e.params)
+    kept, lead = read.operand[:-2], x.type.shape[:-2]
+    if len(read.indexed) != 2 or read.operand != (*kept, *read.indexed) or read.sizes != (*lead, 1, 1):
+        return None
+    joined, n = w.made(indices, concatenate), indices.type.shape[0]
+    if (
+        joined is None
+        or read.slices != (*kept, *read.indices)
+        or not all(_counts(w, v) for v in joined.inputs)
+    ):
+        return None
+    rows, columns = x.type.shape[-2:]
+    if not 0 < n <= min(rows, columns):
+        return None
+    zeros, ones, by = [0] * len(lead), [1] * len(lead), columns + 1
+    flat = w.make(reshape, x, shape=(*lead, rows * columns))
+    limit = (*lead, (n - 1) * by + 1)
+    return w.make(slice_, flat, start=(*zeros, 0), limit=limit, strides=(*ones, by))
+
+
+def _counts(w: Rewriter, v: Any) -> bool:
+    """Return whether a value is 0, 1, ... along its first axis, the only one."""
+    made = w.made(v, broadcast_in_dim) or w.made(v, reshape)
+    v = v if made is None else made.inputs[0]
+    count = w.made(v, iota)
+    return count is not None and v.type.size == v.type.shape[0] and count.params["dimension"] == 0
+
+
 RULES: dict[Any, Any] = {
     transpose: _transpose,
     reshape: _reshape,
@@ -201,5 +248,7 @@ RULES: dict[Any, Any] = {
     slice_: _slice,
     concatenate: _concatenate,
     split: split_of_joined,
+    lt: _lt,
+    gather: _gather,
     **dict.fromkeys(SCATTERS, _scatter),
 }

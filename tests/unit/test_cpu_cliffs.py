@@ -171,6 +171,24 @@ def test_gradients_of_a_kernel_example_by_example(name, dtype):
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize(("features", "made", "products"), [(16, 32, 9), (4, 8, 0)])
+def test_gradients_of_kernels_are_products_if_there_are_many_terms(features, made, products):
+    """Sums of 49 shifted arrays take four times as long for 32 features of 64 examples."""
+    x = jax.ShapeDtypeStruct((64, 14, 14, features), "float32")
+    d = jax.ShapeDtypeStruct((64, 7, 7, made), "float32")
+    k = np.zeros((3, 3, features, made), "float32")
+
+    def conv(x, k):
+        return jax.lax.conv_general_dilated(
+            x[None], k, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )[0]
+
+    f = ft.jit(ft.vmap(lambda x, d: ft.vjp(lambda k: conv(x, k), k)[1](d)[0]))
+    text = f.lower(x, d).as_text()
+    assert text.count("stablehlo.dot_general") == products
+    assert "stablehlo.convolution" not in text
+
+
 FORMS = {  # x, kernel (NHWC, HWIO), groups, options; how many of value and gradients stay convolutions
     "depthwise": ((2, 7, 6, 5), (3, 3, 1, 5), 5, {}, 0),
     "with strides": ((2, 8, 7, 4), (3, 2, 1, 4), 4, {"window_strides": (2, 1)}, 0),

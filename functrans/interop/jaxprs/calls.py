@@ -198,9 +198,16 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
 
 @means("platform_index")
 def _platform(eqn: Any) -> Any:
-    """The index of the group of platforms that contains the one compiled for; None matches any."""
+    """The index of the group of platforms that contains the one compiled for; None matches any. It is known
+    if the others are of Pallas, for which no program of ours is compiled."""
     groups = [None if g is None else tuple(g) for g in eqn.params["platforms"]]
+    possible = [i for i, g in enumerate(groups) if g is None or not _OF_PALLAS.issuperset(g)]
+    if possible == [len(groups) - 1] and groups[-1] is None:
+        return literal(possible[0], INDEX)
     return platform_index(platforms=tuple(groups))
+
+
+_OF_PALLAS = frozenset(["mosaic"])
 
 
 # --- loops ----------------------------------------------------------------------------------------
