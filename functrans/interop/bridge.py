@@ -40,6 +40,7 @@ from functrans.api.arguments import Apart
 from functrans.api.custom_calls import is_untraced
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
+from functrans.interop.jaxprs.opaque import programs_in
 from functrans.interop.sharded_types import jaxpr_of_map
 from functrans.ir.source import here
 from functrans.ir.tracebacks import our_class
@@ -48,6 +49,7 @@ from functrans.jax_trace import Bridge, bridge
 from functrans.numpy.indexing import At, getitem
 from functrans.numpy.operators import OPERATORS
 from functrans.numpy.promotion import captured
+from functrans.primitives.base import axes_inside
 from functrans.primitives.custom.calls import as_type, custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
 from functrans.trace import Tracer, bind, materialize, on_bridge, state, typeof
@@ -129,8 +131,9 @@ def _names_an_axis(params: dict[str, Any]) -> bool:
     collective may have no operands, and may be inside of a jitted function, a branch or a loop."""
     asked = params.get("axis_name", params.get("axes", ()))
     asked = asked if isinstance(asked, tuple) else (asked,)
-    effects = [e for jaxpr in jaxprs_in_params(params) for e in jaxpr.effects]
-    within = [e.name for e in effects if isinstance(e, NamedAxisEffect)]
+    inside = list(jaxprs_in_params(params))
+    within = {e.name for jaxpr in inside for e in jaxpr.effects if isinstance(e, NamedAxisEffect)}
+    within.update(*[axes_inside(p) for jaxpr in inside for p in programs_in(jaxpr)])
     return any([name in asked or name in within for name, _ in state.axes])
 
 

@@ -352,10 +352,11 @@ def test_programs_with_names_are_text_and_are_batched_later(name: str):
         assert_close(outs, jax.tree_util.tree_leaves(expected(X)))
 
 
-def test_collectives_of_a_value_that_is_not_mapped_inside_of_jaxs_calls():
+@pytest.mark.parametrize("lax", [jax.lax, ft.lax])
+def test_collectives_of_a_value_that_is_not_mapped_inside_of_jaxs_calls(lax: Any):
     def f(x: Any) -> Any:
         def total(c: Any) -> Any:
-            return jax.lax.psum(c, "i")
+            return lax.psum(c, "i")
 
         def add(c: Any, a: Any) -> Any:
             return c + total(a), c
