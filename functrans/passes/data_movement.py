@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import ml_dtypes
+
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Var
 from functrans.ir.types import dtype_class, is_key_dtype
 from functrans.passes.concatenations import slice_of_grown, slice_of_joined, split_of_joined
@@ -43,7 +45,6 @@ from functrans.trace import literal
 _DEEP = 8  # maximum depth of the search
 _MOVES = frozenset([broadcast_in_dim, concatenate, reshape, rev, slice_, squeeze, transpose])
 _POSITIVE = frozenset([square, abs_, transcendental.exp])
-_PLACES = frozenset([iota, argmax, argmin])
 _AS_OPERANDS = _MOVES | {add, mul, div, integer_pow, reduce_sum}  # never negative if these are not
 
 
@@ -57,7 +58,7 @@ def never_negative(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -
         return False
     p, xs = e.primitive, e.inputs
     if dtype_class(v.type.dtype) != "float":
-        return p in _PLACES or (p in _MOVES and all([never_negative(made_by, x, deep - 1) for x in xs]))
+        return _is_place(e) or (p in _MOVES and all([never_negative(made_by, x, deep - 1) for x in xs]))
     if p in _POSITIVE or (p is mul and xs[0] is xs[1]):
         return True
     if p is integer_pow and e.params["y"] % 2 == 0:
@@ -65,6 +66,18 @@ def never_negative(made_by: Mapping[Var, Equation], v: Any, deep: int = _DEEP) -
     if p in _AS_OPERANDS:
         return all([never_negative(made_by, x, deep - 1) for x in xs])
     return False
+
+
+def _is_place(e: Equation) -> bool:
+    """Return whether an equation makes places along an axis, all of which its dtype can hold."""
+    if e.primitive is iota:
+        n = e.params["shape"][e.params["dimension"]]
+    elif e.primitive in (argmax, argmin):
+        n = e.inputs[0].type.shape[e.params["axes"][0]]
+    else:
+        return False
+    dtype = e.outputs[0].type.dtype
+    return dtype_class(dtype) in ("int", "uint") and n - 1 <= int(ml_dtypes.iinfo(dtype).max)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -216,15 +229,11 @@ def _gather(w: Rewriter, e: Equation) -> Any:
     kept, lead = read.operand[:-2], x.type.shape[:-2]
     if len(read.indexed) != 2 or read.operand != (*kept, *read.indexed) or read.sizes != (*lead, 1, 1):
         return None
-    joined, n = w.made(indices, concatenate), indices.type.shape[0]
-    if (
-        joined is None
-        or read.slices != (*kept, *read.indices)
-        or not all(_counts(w, v) for v in joined.inputs)
-    ):
+    joined = w.made(indices, concatenate)
+    if joined is None or joined.params["dimension"] != 1 or read.slices != (*kept, *read.indices):
         return None
-    rows, columns = x.type.shape[-2:]
-    if not 0 < n <= min(rows, columns):
+    (rows, columns), n = x.type.shape[-2:], indices.type.shape[0]
+    if not 0 < n <= min(rows, columns) or not all([_counts(w, v, n) for v in joined.inputs]):
         return None
     zeros, ones, by = [0] * len(lead), [1] * len(lead), columns + 1
     flat = w.make(reshape, x, shape=(*lead, rows * columns))
@@ -232,12 +241,13 @@ def _gather(w: Rewriter, e: Equation) -> Any:
     return w.make(slice_, flat, start=(*zeros, 0), limit=limit, strides=(*ones, by))
 
 
-def _counts(w: Rewriter, v: Any) -> bool:
-    """Return whether a value is 0, 1, ... along its first axis, the only one."""
+def _counts(w: Rewriter, v: Any, n: int) -> bool:
+    """Return whether a value is the column 0, 1, ..., n - 1."""
     made = w.made(v, broadcast_in_dim) or w.made(v, reshape)
-    v = v if made is None else made.inputs[0]
-    count = w.made(v, iota)
-    return count is not None and v.type.size == v.type.shape[0] and count.params["dimension"] == 0
+    count = None if made is None else w.made(made.inputs[0], iota)
+    if made is None or count is None or v.type.shape != (n, 1) or count.params["shape"] != (n,):
+        return False
+    return _is_place(count) and (made.primitive is reshape or made.params["dimensions"] == (0,))
 
 
 RULES: dict[Any, Any] = {

@@ -51,7 +51,7 @@ def _is_short(program: Program) -> bool:
     if straight + in_loops > _SHORT_LOOP:
         return False
     equations = [e for p in with_nested(program) for e in p.equations]
-    sizes = [bytes_of(v.type) for e in equations for v in e.outputs]
+    sizes = [bytes_of(v.type) for e in equations for v in (*e.inputs, *e.outputs)]
     if straight > _SHORT and max(sizes, default=0) > _FEW_NUMBERS:
         return False
     return counted(program) >= _FEW or any(map(_is_in_library, equations))  # which a kernel may expand

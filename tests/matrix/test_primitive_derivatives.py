@@ -176,3 +176,15 @@ def test_second_order_by_jax(rows: Sequence[Row]):
             assert_close(by_xla, wanted, tolerance, "XLA against JAX,")
 
     each(rows, check)
+
+
+@pytest.mark.parametrize(("transform", "shape"), [("rfft", (3, 8)), ("irfft", (3, 5))])
+def test_gradients_of_real_transforms_are_real_transforms(transform: str, shape: tuple[int, ...]):
+    """A complex transform would do twice the work."""
+
+    def f(x: Any) -> Any:
+        return jax.numpy.sum(jax.numpy.abs(getattr(jax.numpy.fft, transform)(x)) ** 3)
+
+    program = ft.jit(jax.grad(f)).program(np.ones(shape, "float32"))
+    kinds = [e.params["kind"] for e in program.equations if e.primitive.name == "fft"]
+    assert sorted(kinds) == ["IRFFT", "RFFT"]

@@ -19,8 +19,8 @@ from functrans.backends import reference
 from functrans.inspect.python_source.writer import to_python
 from functrans.ir.program import Program
 from functrans.passes.rewrite import children_first
-from functrans.primitives.base import PRIMITIVES
-from functrans.trace import stage, typeof
+from functrans.primitives.base import PRIMITIVES, Primitive
+from functrans.trace import bind, stage, typeof
 from tests.matrix.cases import CASES
 from tests.matrix.cases.case import Case
 from tests.matrix.primitive_rows import EVERY_DTYPE, Row, apply, by_primitive, is_wide
@@ -280,6 +280,106 @@ def test_results_stand_in_the_tree_of_the_function():
     # an output more than the function returns: a tangent
     moved = ft.make_ir(lambda x: ft.jvp(lambda x: {"a": x * x}, (x,), (x,)))(x)
     assert written(to_python(moved))(x) == ({"a": 4}, {"a": 8})
+
+
+# --- operations of users' own, whose reference is copied ------------------------------------------
+
+OFFSET = 5.0
+TABLE = np.arange(100, dtype=np.float32)
+
+
+class Same(Primitive):
+    """Something of each element."""
+
+    def abstract_eval(self, x, **params):
+        return x
+
+    def lower(self, ctx, x, **params):
+        return x
+
+    def __call__(self, x):
+        return bind(self, (x,), {})
+
+
+def halved(n, x):
+    return x if n == 0 else halved(n - 1, x) / 2
+
+
+def twice(f):
+    @functools.wraps(f)
+    def run(x):
+        return 2 * f(x)
+
+    return run
+
+
+@twice
+def moved(x):
+    return x + OFFSET
+
+
+times = [(lambda k: lambda x, y=k: x * y)(k) for k in (2.0, 3.0)]
+
+
+class Recursive(Same):
+    name = "recursive"
+
+    def reference(self, x):
+        return halved(3, x)
+
+
+class Wrapped(Same):
+    name = "wrapped"
+
+    def reference(self, x):
+        return moved(x).astype(x.dtype)
+
+
+class Defaults(Same):
+    name = "defaults"
+
+    def reference(self, x):
+        return (times[0](x) + times[1](x)).astype(x.dtype)
+
+
+class Hidden(Same):
+    name = "hidden"
+
+    def reference(self, x):
+        shifted = (lambda OFFSET: OFFSET + 1)(x)
+        return (shifted * OFFSET + TABLE[3]).astype(x.dtype)
+
+
+class Branches(Same):
+    name = "branches"
+    low, high = 1, 2
+
+    def reference(self, x):
+        for _ in range(2):
+            if self.name == "another":
+                x = x + 1
+        return x * 0 if self.low == 1 == self.high else x
+
+
+class Inherited(Recursive):
+    name = "inherited"
+
+    def reference(self, x):
+        return super().reference(x) * 2
+
+
+@pytest.mark.parametrize("kind", [Recursive, Wrapped, Defaults, Hidden, Branches, Inherited])
+def test_operations_of_ones_own(kind: type[Any]):
+    x, operation = normal(3), kind()
+    try:
+        program = stage(lambda x: [operation(x)], [typeof(x)], "f")
+        if kind is Inherited:
+            with pytest.raises(errors.NotSupported, match="inherited"):
+                to_python(program)
+        else:
+            agrees(program, (x,))
+    finally:
+        del PRIMITIVES[kind.name]
 
 
 # --- what it looks like ---------------------------------------------------------------------------

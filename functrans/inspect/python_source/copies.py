@@ -19,7 +19,7 @@ import copy
 import itertools
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,27 +31,30 @@ from functrans.ir.types import dtype_class
 
 
 class Copies:
-    """The functions of this library that a file holds.
+    """The functions of this library, and of users' operations, that a file holds.
 
-    texts   : their source, callees first
     imports : the modules that they use
+    array   : writes a large array into the file, and returns its expression
+    texts   : their source, callees first
     """
 
-    def __init__(self, imports: set[str]):
-        self.imports = imports
+    def __init__(self, imports: set[str], array: Callable[[np.ndarray], str]):
+        self.imports, self.array = imports, array
         self.texts: list[str] = []
-        self._made: dict[Any, str] = {}
-        self._names: dict[str, str] = {}  # name -> text
+        self._names: dict[Any, str] = {}  # of a function and what it reads -> its name
+        self._taken: set[str] = set()
+        self._known: dict[str, str] = {}  # text without the name -> name
 
-    def call(self, function: Any, args: Sequence[str], options: dict[str, Any], name: str) -> str:
+    def call(self, function: Any, args: Sequence[str], options: dict[str, Any]) -> str:
         """Return a call of a copy, with positional arguments as text and keyword arguments as values.
 
         Raises:
           NotLiftable: the function reads something that cannot be written.
         """
-        called, takes = self.name_of(function, name), definition(_plain(function)[0]).args
+        called, source = self.name_of(function), definition(_plain(function)[0])
+        takes = source.args
         names = {a.arg for a in (*takes.args, *takes.kwonlyargs)}
-        rest = takes.kwarg is not None and takes.kwarg.arg in _read(definition(_plain(function)[0]))
+        rest = takes.kwarg is not None and takes.kwarg.arg in _read(source)
         read = [f"{k}={self.lift(v)}" for k, v in options.items() if rest or k in names]
         return f"{called}({', '.join([*args, *read])})"
 
@@ -59,24 +62,42 @@ class Copies:
         """Return the name of a copy; write it on first use. That of a primitive's method is its name."""
         plain, owner = _plain(function)
         plain = _IN_NUMPY.get(plain, plain)
-        closure = _closure(plain)
-        key = (plain.__code__, *map(id, (*closure.values(), *owner)))
-        if key not in self._made:
-            name, about = name or plain.__name__, plain.__doc__
-            if owner and hasattr(owner[0], "name"):
-                name, about = owner[0].name, type(owner[0]).__doc__
-            made = self._copied(plain, {**plain.__globals__, **closure}, owner)
-            if about:
-                text = re.split(r"(?<=[^.]\.) |;", " ".join(about.partition("\n\n")[0].split()))[0]
-                made.body.insert(0, ast.Expr(ast.Constant(text.rstrip(".") + ".")))
-            self._made[key] = self._added(made, f"_{name.strip('_')}")
-        return self._made[key]
+        scope = _closure(plain)
+        defaults = (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values())
+        key = (plain.__code__, *map(id, (*scope.values(), *owner, *defaults)))
+        if key in self._names:
+            return self._names[key]
+        name, about = name or plain.__name__, plain.__doc__
+        if owner and hasattr(owner[0], "name"):
+            name, about = owner[0].name, type(owner[0]).__doc__
+        base = f"_{name.strip('_<>')}"
+        name = next(n for n in itertools.chain([base], _numbered(base)) if n not in self._taken)
+        self._names[key] = name  # a recursive function reads it
+        self._taken.add(name)
+        made = self._copied(plain, {**plain.__globals__, **scope}, owner)
+        if about:
+            text = re.split(r"(?<=[^.]\.) |;", " ".join(about.partition("\n\n")[0].split()))[0]
+            made.body.insert(0, ast.Expr(ast.Constant(text.rstrip(".") + ".")))
+        made.name = "f"
+        same = self._known.setdefault(f"{base} {ast.unparse(made)}", name)
+        if same == name:
+            made.name = name
+            self.texts.append(ast.unparse(made))
+        else:
+            self._taken.remove(name)
+            self._names[key] = same
+        return same
 
     def _copied(self, function: Any, scope: dict[str, Any], owner: Sequence[Any]) -> ast.FunctionDef:
         made: Any = copy.deepcopy(definition(function))
         if isinstance(made, ast.Lambda):
             made = ast.FunctionDef("", made.args, [ast.Return(made.body)], [])
         parameters = made.args
+        parameters.defaults = [self._expression(x) for x in function.__defaults__ or ()]
+        given = function.__kwdefaults__ or {}
+        parameters.kw_defaults = [
+            self._expression(given[a.arg]) if a.arg in given else None for a in parameters.kwonlyargs
+        ]
         scope.update(zip([a.arg for a in parameters.args], owner, strict=False))
         del parameters.args[: len(owner)]
         if parameters.kwarg is not None and parameters.kwarg.arg not in _read(made):
@@ -85,31 +106,31 @@ class Copies:
         first = made.body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
             del made.body[0]
-        filled: ast.FunctionDef = _FilledIn(self, scope, _bound(made)).visit(made)
+        filled: ast.FunctionDef = _FilledIn(self, scope).visit(made)
         return ast.fix_missing_locations(filled)
-
-    def _added(self, made: ast.FunctionDef, base: str) -> str:
-        """Add a function under a name that is free; equal texts are kept once."""
-        for n in itertools.count(1):
-            made.name = base if n == 1 else f"{base}_{n}"
-            text = ast.unparse(made)
-            if made.name not in self._names:
-                self._names[made.name] = text
-                self.texts.append(text)
-            if self._names[made.name] == text:
-                break
-        return made.name
 
     def lift(self, value: Any, name: str = "") -> str:
         """Return the expression of a value, which has a name if it is a function."""
-        return lift(value, self.imports, lambda function: self.name_of(function, name))
+        return lift(
+            value,
+            self.imports,
+            lambda x: self.array(x) if isinstance(x, np.ndarray) else self.name_of(x, name),
+        )
+
+    def _expression(self, value: Any) -> ast.expr:
+        return ast.parse(self.lift(value), mode="eval").body
+
+
+def _numbered(base: str) -> Iterator[str]:
+    return (f"{base}_{n}" for n in itertools.count(2))
 
 
 class _FilledIn(ast.NodeTransformer):
-    """Writes out what a function reads besides its `bound` variables."""
+    """Writes out what a function reads besides the names that it and those around it bind."""
 
-    def __init__(self, copies: Copies, scope: dict[str, Any], bound: set[str]):
-        self.copies, self.scope, self.bound = copies, scope, bound
+    def __init__(self, copies: Copies, scope: dict[str, Any]):
+        self.copies, self.scope = copies, scope
+        self.bound: frozenset[str] = frozenset()
 
     def visit_Attribute(self, node: ast.expr) -> ast.AST:
         names: list[str] = []
@@ -117,8 +138,12 @@ class _FilledIn(ast.NodeTransformer):
         while isinstance(root, ast.Attribute):
             names.append(root.attr)
             root = root.value
-        if not isinstance(root, ast.Name) or root.id in self.bound or root.id not in self.scope:
-            return self.generic_visit(node)
+        if not isinstance(root, ast.Name) or root.id in self.bound:
+            return super().generic_visit(node)
+        if root.id in ("super", "__class__"):
+            raise NotLiftable(root.id)
+        if root.id not in self.scope:
+            return super().generic_visit(node)
         name, value = root.id, self.scope[root.id]
         while True:
             try:
@@ -133,22 +158,38 @@ class _FilledIn(ast.NodeTransformer):
 
     visit_Name = visit_Attribute
 
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        return ast.arg(node.arg)
+    def _scope(self, node: ast.AST) -> ast.AST:
+        outer, self.bound = self.bound, self.bound | _bound(node)
+        made = self.generic_visit(node)
+        self.bound = outer
+        return made
+
+    visit_Lambda = visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _scope
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
-        return self.generic_visit(node)
+        return self._scope(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        return node.value and self.generic_visit(ast.Assign([node.target], node.value))
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        return ast.Pass() if node.value is None else self.visit(ast.Assign([node.target], node.value))
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        made: Any = super().generic_visit(node)
+        if getattr(made, "body", None) == []:
+            made.body = [ast.Pass()]
+        return made
+
+    # --- branches that cannot be reached
 
     def visit_If(self, node: ast.If) -> Any:
         holds = self._holds(node.test)
         if holds is None:
             return self.generic_visit(node)
         kept = ast.Module(node.body if holds else node.orelse, [])
-        return self.generic_visit(kept).body  # type: ignore[attr-defined]
+        return super().generic_visit(kept).body  # type: ignore[attr-defined]
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         holds = self._holds(node.test)
@@ -156,7 +197,7 @@ class _FilledIn(ast.NodeTransformer):
 
     def _holds(self, test: ast.expr) -> bool | None:
         """Return whether two constants are equal, such as the name of the primitive and another one."""
-        if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], (ast.Eq, ast.Is)):
+        if not isinstance(test, ast.Compare) or [type(op) in (ast.Eq, ast.Is) for op in test.ops] != [True]:
             return None
         left, right = [self.visit(copy.deepcopy(x)) for x in (test.left, test.comparators[0])]
         known = isinstance(left, ast.Constant) and isinstance(right, ast.Constant)
@@ -166,7 +207,7 @@ class _FilledIn(ast.NodeTransformer):
 def _plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return a Python function; and the object of a method, its first argument."""
     given: tuple[Any, ...] = ()
-    while not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+    while not isinstance(function, types.FunctionType):
         if isinstance(function, types.MethodType):
             function, given = function.__func__, (function.__self__, *given)
         else:
@@ -183,16 +224,23 @@ def _read(source: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(source) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
-def _bound(source: ast.AST) -> set[str]:
-    """Return the names that a function and those in it bind."""
+_SCOPES = (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _bound(scope: ast.AST) -> set[str]:
+    """Return the names that a function or a comprehension binds, without those inside of it."""
     found: set[str] = set()
-    for n in ast.walk(source):
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        n = todo.pop()
         if isinstance(n, ast.arg):
             found.add(n.arg)
         elif isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load):
             found.add(n.id)
-        elif isinstance(n, ast.FunctionDef) and n is not source:
+        elif isinstance(n, ast.FunctionDef):
             found.add(n.name)
+        if not isinstance(n, _SCOPES):
+            todo += ast.iter_child_nodes(n)
     return found
 
 

@@ -25,11 +25,11 @@ class NotLiftable(Exception):
     """The value cannot be written as an expression."""
 
 
-def lift(value: Any, imports: set[str], copied: Callable[[Any], str]) -> str:
-    """Return the expression of a value. `copied` makes that of a function of this library."""
+def lift(value: Any, imports: set[str], other: Callable[[Any], str]) -> str:
+    """Return the expression of a value. `other` makes that of a function or a large array."""
 
     def each(values: Any) -> list[str]:
-        return [lift(v, imports, copied) for v in values]
+        return [lift(v, imports, other) for v in values]
 
     kind = type(value)
     if value is None or value is Ellipsis or kind in (bool, int, str, bytes):
@@ -46,11 +46,11 @@ def lift(value: Any, imports: set[str], copied: Callable[[Any], str]) -> str:
     found = _of_numpy(value, imports)
     if found is not None:
         return found
-    if is_ours(value):
-        return copied(value)
+    if is_ours(value) or isinstance(value, np.ndarray):
+        return other(value)
     owner = getattr(value, "__self__", None)
     if callable(value) and owner is not None and not isinstance(owner, types.ModuleType):
-        return f"{lift(owner, imports, copied)}.{value.__name__}"
+        return f"{lift(owner, imports, other)}.{value.__name__}"
     raise NotLiftable(value)
 
 
@@ -113,7 +113,7 @@ def _of_numpy(value: Any, imports: set[str]) -> str | None:
 
 
 def _module_text(name: str, imports: set[str]) -> str | None:
-    if name.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "math"):
+    if name.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "math", "functools", "itertools"):
         return None
     if name.partition(".")[0] == "numpy":
         return "np" + name.removeprefix("numpy")

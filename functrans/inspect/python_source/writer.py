@@ -67,7 +67,7 @@ class File:
 
     def __init__(self, program: Program):
         self.imports: set[str] = set()  # modules, NumPy not among them
-        self.copies: Copies = Copies(self.imports)
+        self.copies: Copies = Copies(self.imports, self.array)
         self.names: Names = Names()  # of functions and constants
         self.one_file: bool = is_one_file(program)
         self.functions: list[str] = []
@@ -88,7 +88,7 @@ class File:
         return self._named[program]
 
     def constant(self, t: ArrayType, value: Any) -> str:
-        """Return a captured array: as numbers if small, else as a name defined above."""
+        """Return a captured array."""
         if is_key_dtype(t.dtype):
             value = jax.random.key_data(value)
         try:
@@ -98,6 +98,10 @@ class File:
                 f"to_python: the program reads a traced {t} of an enclosing function; make the "
                 "program of the whole function"
             ) from None
+        return self.array(array)
+
+    def array(self, array: np.ndarray) -> str:
+        """Return an array: as numbers if small, else as a name defined above."""
         if array.size <= WRITTEN_OUT:
             return array_text(array, self.imports)
         name = self.names.new("c")
@@ -330,10 +334,9 @@ class Writer:
         return [f"{call}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else call
 
     def copied(self, function: Any, xs: Sequence[str], options: dict[str, Any]) -> str:
-        """Return a call of a copy of a function of NumPy arrays, which is named after the primitive."""
-        given, name = [getattr(x, "full", x) for x in xs], self.equation.primitive.name
+        """Return a call of a copy of a function of NumPy arrays."""
         try:
-            return self.file.copies.call(function, given, options, name)
+            return self.file.copies.call(function, [getattr(x, "full", x) for x in xs], options)
         except NotLiftable as error:
             raise self.unwritable() from error
 

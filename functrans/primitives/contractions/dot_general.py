@@ -87,7 +87,7 @@ class DotGeneral(Primitive):
     def reference(
         self, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, precision: Any = None, preferred: Any = None
     ) -> Any:
-        return _multiplied(x, y, lhs, rhs, out, np.dtype(preferred or x.dtype), _read_as(precision))
+        return _contraction(x, y, lhs, rhs, out, np.dtype(preferred or x.dtype), _read_as(precision))
 
     def numpy_source(self, w: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         dtype = w.out_types[0].dtype
@@ -96,7 +96,7 @@ class DotGeneral(Primitive):
         axes, rest = self.short_params(names)
         read_as = _read_as(how.get("precision"))
         if rest or read_as is not None:
-            return w.copied(_multiplied, (x, y), {**names, "dtype": dtype, "read_as": read_as})
+            return w.copied(_contraction, (x, y), {**names, "dtype": dtype, "read_as": read_as})
         given = [v.full if v.dtype == wide else f"{v.full}.astype({w.dtype(wide)})" for v in (x, y)]
         sums = "" if set(lhs) | set(rhs) == set(out) else ", optimize=True"  # by BLAS
         text = _as_matmul(given[0], given[1], axes)
@@ -240,7 +240,7 @@ def _orders(lhs: Axes, rhs: Axes, out: Axes) -> tuple[list[int], list[int], list
     return first, second, [made.index(n) for n in out], len(batch), len(summed)
 
 
-def _multiplied(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes, dtype: Any, read_as: Any) -> Any:
+def _contraction(x: Any, y: Any, lhs: Axes, rhs: Axes, out: Axes, dtype: Any, read_as: Any) -> Any:
     """Return an einsum of arrays, as one of a dtype."""
     if read_as is not None:
         x, y = [v if v.dtype in read_as else v.astype(read_as[0]).astype(v.dtype) for v in (x, y)]

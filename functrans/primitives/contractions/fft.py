@@ -18,11 +18,11 @@ from functrans import errors
 from functrans.ir.types import ArrayType
 from functrans.mlir import hlo
 from functrans.primitives.base import Cost, Primitive, bytes_of
-from functrans.primitives.elementwise.complex_numbers import complex_dtype, conj, real
+from functrans.primitives.elementwise.complex_numbers import complex_dtype, conj
 from functrans.primitives.elementwise.conversion import real_dtype
-from functrans.primitives.elementwise.families import full_like, mul
-from functrans.primitives.shape.joining import concatenate, pad
-from functrans.primitives.shape.moving import slice_axis
+from functrans.primitives.elementwise.families import mul
+from functrans.primitives.shape.joining import concatenate
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, typeof
 
 NUMPY: dict[str, Any] = {
@@ -84,29 +84,29 @@ class FFT(Primitive):
         return hlo.fft(x, hlo.FftTypeAttr.get(kind), lengths)
 
     def transpose(self, ct: Any, x: Any, *, kind: str, lengths: Any) -> Any:
-        """FFT and IFFT are symmetric matrices. RFFT is the first rows of the FFT of real numbers
-        converted to complex. IRFFT of x is the real part of IFFT of x in which each number except
-        the first and the middle one counts twice: as itself and as its conjugate."""
+        """FFT and IFFT are symmetric matrices. An RFFT has half of the numbers that its IRFFT adds up:
+        each except the first and the middle one counts twice there, as itself and as its conjugate."""
+        how = {"lengths": lengths}
         if kind in ("FFT", "IFFT"):
-            return (self(ct, kind=kind, lengths=lengths),)
-        n, last = lengths[-1], typeof(ct).ndim - 1
+            return (self(ct, kind=kind, **how),)
         if kind == "RFFT":
-            config = [(0, 0, 0)] * last + [(0, n - typeof(ct).shape[-1], 0)]
-            whole = pad(ct, literal(0, ArrayType((), typeof(ct).dtype)), config=tuple(config))
-            return (real(self(whole, kind="FFT", lengths=lengths)),)
-        y = conj(self(ct, kind="RFFT", lengths=lengths))
-        scale = 1 / prod(lengths)
-        weights = [full_like(slice_axis(y, last, 0, 1), scale)]
-        twice = (n - 1) // 2
-        if twice:
-            weights.append(full_like(slice_axis(y, last, 1, 1 + twice), 2 * scale))
-        if n % 2 == 0:
-            weights.append(weights[0])
-        return (mul(y, concatenate(*weights, dimension=last)),)
+            return (self(_weighted(conj(ct), lengths[-1], prod(lengths), 0.5), kind="IRFFT", **how),)
+        return (_weighted(conj(self(ct, kind="RFFT", **how)), lengths[-1], 1 / prod(lengths), 2.0),)
 
     def cost(self, in_types: Any, out_types: Any, *, kind: str, lengths: Any) -> Cost:
         size = max(in_types[0].size, out_types[0].size)
         return Cost(int(5 * size * log2(max(2, prod(lengths)))), bytes_of(*in_types, *out_types))
+
+
+def _weighted(y: Any, n: int, scale: float, inner: float) -> Any:
+    """Return the first half of a transform of n numbers times `scale`, all but the first and the middle
+    one also times `inner`."""
+    t = typeof(y)
+    sizes = [1, (n - 1) // 2, 1 - n % 2]
+    numbers = zip((scale, inner * scale, scale), sizes, strict=True)
+    parts = [literal(v, ArrayType((k,), t.dtype)) for v, k in numbers if k]
+    weights = concatenate(*parts, dimension=0)
+    return mul(y, broadcast_in_dim(weights, shape=t.shape, dimensions=(t.ndim - 1,)))
 
 
 fft: FFT = FFT()

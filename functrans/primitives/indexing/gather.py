@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from functrans import errors
@@ -128,7 +129,7 @@ def last_places(shape: Any, dtype: Any, windows: Any) -> np.ndarray:
     """Return the largest start index along each indexed axis of x whose window is inside x."""
     operand, _, _, indexed, sizes = windows
     axes = [operand.index(name) for name in indexed]
-    top = np.iinfo(dtype).max
+    top = ml_dtypes.iinfo(dtype).max
     return np.array([min(top, max(0, shape[d] - sizes[d])) for d in axes], dtype)
 
 
@@ -187,7 +188,7 @@ def default_fill(dtype: Any) -> Any:
     if kind == "bool":
         return True
     if kind in ("int", "uint"):
-        return np.iinfo(dtype).min if kind == "int" else np.iinfo(dtype).max
+        return ml_dtypes.iinfo(dtype).min if kind == "int" else ml_dtypes.iinfo(dtype).max
     return float("nan")
 
 
@@ -206,7 +207,7 @@ class Gather(Indexed):
         axis = None if params["mode"] == FILL else taken_axis(x.shape, Windows.of(params))
         if axis is None:
             how = {"windows": Windows.of(params), "mode": params["mode"], "fill": params.get("fill")}
-            return w.copied(_taken, (x, i), {"shape": w.out_types[0].shape, **how})
+            return w.copied(_gathered, (x, i), {"shape": w.out_types[0].shape, **how})
         last = x.shape[axis] - 1
         return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
 
@@ -232,7 +233,7 @@ class Gather(Indexed):
 
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
-        return _taken(x, i, t.shape, Windows.of(params), params["mode"], params.get("fill"))
+        return _gathered(x, i, t.shape, Windows.of(params), params["mode"], params.get("fill"))
 
     def lower(self, ctx: Any, x: Any, i: Any, **params: Any) -> Any:
         (t, i_type), out = ctx.in_types, ctx.out_types[0]
@@ -272,7 +273,7 @@ class Gather(Indexed):
         return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
 
 
-def _taken(x: Any, i: Any, shape: Any, windows: Any, mode: str, fill: Any) -> Any:
+def _gathered(x: Any, i: Any, shape: Any, windows: Any, mode: str, fill: Any) -> Any:
     """Return slices of x at indices."""
     if 0 in shape:
         return np.zeros(shape, x.dtype)

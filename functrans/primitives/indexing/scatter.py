@@ -39,7 +39,7 @@ def _numpy_set(x: Any, at: Any, u: Any) -> None:
     x[at] = u
 
 
-def _written(x: Any, i: Any, u: Any, into: Any, windows: Any, mode: str) -> Any:
+def _scattered(x: Any, i: Any, u: Any, into: Any, windows: Any, mode: str) -> Any:
     """Return x with the updates u written at indices by `into`."""
     out = np.array(x).reshape(-1)
     if out.size and u.size:
@@ -92,11 +92,11 @@ class Scatter(Indexed):
         return x
 
     def reference(self, x: Any, i: Any, u: Any, **params: Any) -> Any:
-        return _written(x, i, u, self.into, Windows.of(params), params["mode"])
+        return _scattered(x, i, u, self.into, Windows.of(params), params["mode"])
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         return w.copied(
-            _written, xs, {"into": self.into, "windows": Windows.of(params), "mode": params["mode"]}
+            _scattered, xs, {"into": self.into, "windows": Windows.of(params), "mode": params["mode"]}
         )
 
     def lower(self, ctx: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:

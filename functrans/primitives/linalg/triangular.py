@@ -71,6 +71,7 @@ class TriangularSolve(MatrixOperation):
         conjugate_a: bool,
         unit_diagonal: bool,
     ) -> Any:
+        dtype = b.dtype
         if a.dtype.itemsize == 2:
             a, b = a.astype(np.float32), b.astype(np.float32)
         if conjugate_a:
@@ -80,7 +81,7 @@ class TriangularSolve(MatrixOperation):
         x, _ = lapack("trtrs", a)(
             _without_zeros(a, unit_diagonal), b if left_side else b.T, lower=lower, unitdiag=unit_diagonal
         )
-        return x if left_side else x.T
+        return (x if left_side else x.T).astype(dtype, copy=False)
 
     def jvp(self, primals: Any, tangents: Any, x: Any, *, left_side: bool, lower: bool, **how: bool) -> Any:
         """op(a) x = b: op(da) x + op(a) dx = db."""
