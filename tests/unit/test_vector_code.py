@@ -9,12 +9,16 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from functrans.passes.vector_code import FUNCTIONS
+from functrans.primitives.elementwise.transcendental import atan
 
 pytestmark = pytest.mark.smoke
 
 SIZE = 2**16
 # The largest error allowed, in units in the last place.
 ACCURACY = {"sin": 1.6, "cos": 1.6, "tan": 3.5, "arcsin": 2.4, "arccos": 2.4, "arctan": 2.8, "arctan2": 2.8}
+if atan not in FUNCTIONS:  # it is XLA's
+    del ACCURACY["arctan"]
 SCALES = {
     "sin": (0.1, 3, 1e3, 1e6),
     "cos": (0.1, 3, 1e3, 1e6),
