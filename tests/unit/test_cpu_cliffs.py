@@ -222,6 +222,10 @@ def test_convolutions_in_other_forms(name, channels_first, mapped):
             assert found.lower(x, k).as_text().count("stablehlo.convolution") == stay
 
 
+def test_cumlogsumexp_is_a_tree():
+    assert "reduce_window" not in ft.jit(jax.lax.cumlogsumexp).lower(np.ones(8, "float32")).as_text()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_short_sums_and_extrema_of_special_numbers(kind):
     x = np.array([[0, -0.0], [np.nan, 1], [np.inf, -np.inf], [-np.inf, 3], [-0.0, -0.0]], "float32")

@@ -50,17 +50,6 @@ class Cumulative(Primitive):
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         return x
 
-    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
-        pair = primals[0], tangents[0]
-        if reverse:
-            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
-        _, tangent = associative_scan(self.combine, pair, axis)
-        return rev(tangent, dimensions=(axis,)) if reverse else tangent
-
-    def combine(self, x: Pair, y: Pair) -> Pair:
-        """Reduce two values, and return the tangent too."""
-        raise self.missing("combine")
-
 
 class CumFold(Cumulative):
     """By a reduction along an axis, and that of two values."""
@@ -92,7 +81,15 @@ class CumFold(Cumulative):
         }
         return emit_fold(ctx, self.fold, x, w)
 
-    def combine(self, x: Pair, y: Pair) -> Pair:
+    def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
+        pair = primals[0], tangents[0]
+        if reverse:
+            pair = tuple([rev(v, dimensions=(axis,)) for v in pair])
+        _, tangent = associative_scan(self._combined, pair, axis)
+        return rev(tangent, dimensions=(axis,)) if reverse else tangent
+
+    def _combined(self, x: Pair, y: Pair) -> Pair:
+        """Reduce two values, and return the tangent too."""
         (a, da), (b, db) = x, y
         out = self.of_two(a, b)
         return out, self.of_two.jvp((a, b), (da, db), out)
@@ -128,7 +125,7 @@ class CumLogSumExp(Cumulative):
 
     def lower(self, ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
         """Emit a tree: XLA:CPU takes 20 times as long for JAX's window over all preceding elements."""
-        how = {"axis": axis, "reverse": reverse}
+        how: dict[str, Any] = {"axis": axis, "reverse": reverse}
         if ctx.platform != "cpu":
             return ctx.via_jax(lambda v: jax.lax.cumlogsumexp(v, **how), x)[0]
         return ctx.via_jax(lambda v: jax.lax.associative_scan(jax.numpy.logaddexp, v, **how), x)[0]
