@@ -1,7 +1,9 @@
 """Cumulative sums, products, maxima and minima along one axis.
 
-Lowered as a reduction over a window that covers all preceding elements (XLA rewrites it into a
-tree). Differentiated as the tree itself, an `associative_scan` of pairs (value, tangent).
+Lowered as a reduction over a window that covers all preceding elements, which XLA rewrites into a tree of
+its own, or, of many numbers on a CPU, as a tree of slices, which takes two thirds to a tenth of the time and
+is compiled in 0.1 to 0.3 seconds more. Differentiated as such a tree, an `associative_scan` of pairs (value,
+tangent).
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from functrans.primitives.shape.moving import reshape, rev, slice_axis
 from functrans.trace import literal, typeof
 
 Pair = tuple[Any, Any]
+_MANY, _LONG = 4096, 8  # numbers in an array, and along the axis, from which on a tree is faster
 
 
 class Cumulative(Primitive):
@@ -70,6 +73,11 @@ class CumFold(Cumulative):
         n = t.shape[axis]
         if n == 0:
             return x
+        is_many = t.size > _MANY and n > _LONG
+        if ctx.platform == "cpu" and is_many and t.dtype.itemsize >= 4 and dtype_class(t.dtype) != "complex":
+            of_two = getattr(jax.lax, self.of_two.name)
+            how: dict[str, Any] = {"reverse": reverse, "axis": axis}
+            return ctx.via_jax(lambda v: jax.lax.associative_scan(of_two, v, **how), x)[0]
         ones, padding = (1,) * t.ndim, [(0, 0)] * t.ndim
         padding[axis] = (0, n - 1) if reverse else (n - 1, 0)
         w = {
