@@ -69,9 +69,9 @@ class Report:
         self.before = before
         self.after = after
         self.loops: list[kernels.Loop] = list(kernels.choices(after))
-        self.vectors = vector_code.chosen(after)
+        self.vectors: list[Equation] = vector_code.chosen(after)
         self.platform = "gpu" if jax.default_backend() == "gpu" else "cpu"
-        self.turns = list(unrolled(after)) if self.platform == "gpu" else []
+        self.turns: list[tuple[Equation, int]] = list(unrolled(after)) if self.platform == "gpu" else []
         self.options: Wanted | None = None if kernels.is_kept(after) else wanted(after, self.platform)
 
     def __str__(self) -> str:

@@ -73,8 +73,11 @@ class Block:
     program around it."""
 
     def __init__(self, n: int, size: int, first: Any, outside: Mapping[Any, Equation]):
-        self.n, self.size, self.first, self.outside = n, size, first, outside
-        self.is_alone = False  # there is one loop
+        self.n: int = n
+        self.size: int = size
+        self.first: Any = first
+        self.outside: Mapping[Any, Equation] = outside
+        self.is_alone: bool = False  # there is one loop
         self.results: dict[Var, Any] = {}  # stacks of all lanes, into which loops write
         self.adds_twice = False  # something was added to each block's part of a sum
 

@@ -39,7 +39,8 @@ class Copies:
     """
 
     def __init__(self, imports: set[str], array: Callable[[np.ndarray], str]):
-        self.imports, self.array = imports, array
+        self.imports: set[str] = imports
+        self.array: Callable[[np.ndarray], str] = array
         self.texts: list[str] = []
         self._names: dict[Any, str] = {}  # of a function and what it reads -> its name
         self._taken: set[str] = set()

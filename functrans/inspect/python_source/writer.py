@@ -140,7 +140,7 @@ class Function:
         self.file, self.program = file, program
         self.wanted: dict[Var, str] = result_names(program)
         self.names: Names = Names(file.names, self.wanted.values())
-        self.comment = ""  # the last one
+        self.comment: str = ""  # the last one
         self.text: list[str] = []
         self.depth = 1
         self.env: dict[Var, Operand] = {}

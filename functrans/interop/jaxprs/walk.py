@@ -360,20 +360,20 @@ class OneEquation:
     all_outputs: Any
 
     def __init__(self, eqn: Any, name: str, known: Any):
-        self.name = name
+        self.name: str = name
         eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
         self.inputs: list[Any] = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
         dropped = DropVar
         self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
-        self.closed_alone = close(alone)
-        self.fun = jaxpr_as_fun(self.closed_alone)
-        self.types = tuple([type_of_aval(v.aval) for v in self.inputs])
-        self.out_types = tuple([type_of_aval(v.aval) for v in self.outputs])
-        self.kinds = [kind_of(v.aval) for v in self.inputs]
-        self.moving = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
-        self.made = Cache("rules of JAX's operations", 64)
+        self.closed_alone: Any = close(alone)
+        self.fun: Callable[..., Any] = jaxpr_as_fun(self.closed_alone)
+        self.types: tuple[ArrayType, ...] = tuple([type_of_aval(v.aval) for v in self.inputs])
+        self.out_types: tuple[ArrayType, ...] = tuple([type_of_aval(v.aval) for v in self.outputs])
+        self.kinds: list[Any] = [kind_of(v.aval) for v in self.inputs]
+        self.moving: list[int] = [i for i, t in enumerate(self.out_types) if is_inexact(t.dtype)]
+        self.made: Cache = Cache("rules of JAX's operations", 64)
 
     def operands(self, values: Flat) -> list[Any]:
         """Return the values of `inputs`, out of the values of all operands of the equation."""
