@@ -321,6 +321,9 @@ def moved(x):
 times = [(lambda k: lambda x, y=k: x * y)(k) for k in (2.0, 3.0)]
 
 
+minus, four = lambda x: -1.0, lambda x: 2.0 + 2.0
+
+
 class Recursive(Same):
     name = "recursive"
 
@@ -340,6 +343,13 @@ class Defaults(Same):
 
     def reference(self, x):
         return (times[0](x) + times[1](x)).astype(x.dtype)
+
+
+class Constants(Same):
+    name = "constants"
+
+    def reference(self, x):
+        return (minus(x) * x + four(x)).astype(x.dtype)
 
 
 class Hidden(Same):
@@ -368,7 +378,7 @@ class Inherited(Recursive):
         return super().reference(x) * 2
 
 
-@pytest.mark.parametrize("kind", [Recursive, Wrapped, Defaults, Hidden, Branches, Inherited])
+@pytest.mark.parametrize("kind", [Recursive, Wrapped, Defaults, Constants, Hidden, Branches, Inherited])
 def test_operations_of_ones_own(kind: type[Any]):
     x, operation = normal(3), kind()
     try:

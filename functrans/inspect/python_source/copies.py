@@ -286,6 +286,15 @@ def definition(function: Any) -> ast.FunctionDef | ast.Lambda:
                 return node
         elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
             begins = (node.body.lineno, node.body.col_offset)
-            if node.lineno == code.co_firstlineno and begins in places:
+            is_it = begins in places or _is_constant(node.body, code.co_consts, places)
+            if node.lineno == code.co_firstlineno and is_it:
                 return node
     raise errors.InvalidArgument(f"to_python: {function.__qualname__} is not in {code.co_filename}")
+
+
+def _is_constant(body: ast.expr, constants: tuple[Any, ...], places: set[Any]) -> bool:
+    """Whether a lambda returns a constant, for whose code Python 3.12 records no place in the line."""
+    if len(places) > 1:
+        return False
+    code = compile(ast.Expression(body), "<lambda>", "eval")
+    return not code.co_names and repr(code.co_consts[-1:]) == repr(constants[-1:])
