@@ -1,5 +1,5 @@
-"""`python -m benchmarks.sweep [--side N] [WORD ...]`: each of 170 functions of `jnp`, `lax`, `nn` and
-`jax.scipy`, and its gradient, by `ft.jit` and by `jax.jit` in turn.
+"""`python -m benchmarks.sweep [--side N] [WORD ...]`: 203 functions of `jnp`, `lax`, `nn` and
+`jax.scipy`, and their gradients, by `ft.jit` and by `jax.jit` in turn.
 
 Prints the rows that take more than a tenth longer than JAX's, also when measured again, and the mean. The
 matrices have N x N numbers, by default 256. With words, only functions whose names contain one of them.
