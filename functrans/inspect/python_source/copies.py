@@ -190,7 +190,8 @@ class _FilledIn(ast.NodeTransformer):
         if holds is None:
             return self.generic_visit(node)
         kept = ast.Module(node.body if holds else node.orelse, [])
-        return super().generic_visit(kept).body  # type: ignore[attr-defined]
+        super().generic_visit(kept)
+        return kept.body
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
         holds = self._holds(node.test)
@@ -278,16 +279,15 @@ def definition(function: Any) -> ast.FunctionDef | ast.Lambda:
             f"to_python: the source of {function.__qualname__} cannot be read from "
             f"{code.co_filename}, so it cannot be written into the file"
         ) from None
-    places = {(p[0], p[2]) for p in code.co_positions()}
+    first_line, places = code.co_firstlineno, {(p[0], p[2]) for p in code.co_positions()}
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
-            if first == code.co_firstlineno:
+            if first == first_line:
                 return node
-        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>":
+        elif isinstance(node, ast.Lambda) and (code.co_name, first_line) == ("<lambda>", node.lineno):
             begins = (node.body.lineno, node.body.col_offset)
-            is_it = begins in places or _is_constant(node.body, code.co_consts, places)
-            if node.lineno == code.co_firstlineno and is_it:
+            if begins in places or _is_constant(node.body, code.co_consts, places):
                 return node
     raise errors.InvalidArgument(f"to_python: {function.__qualname__} is not in {code.co_filename}")
 

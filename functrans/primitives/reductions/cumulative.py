@@ -76,8 +76,7 @@ class CumFold(Cumulative):
         is_many = t.size > _MANY and n > _LONG
         if ctx.platform == "cpu" and is_many and t.dtype.itemsize >= 4 and dtype_class(t.dtype) != "complex":
             of_two = getattr(jax.lax, self.of_two.name)
-            how: dict[str, Any] = {"reverse": reverse, "axis": axis}
-            return ctx.via_jax(lambda v: jax.lax.associative_scan(of_two, v, **how), x)[0]
+            return _emit_tree(ctx, of_two, x, axis=axis, reverse=reverse)
         ones, padding = (1,) * t.ndim, [(0, 0)] * t.ndim
         padding[axis] = (0, n - 1) if reverse else (n - 1, 0)
         w = {
@@ -136,7 +135,7 @@ class CumLogSumExp(Cumulative):
         how: dict[str, Any] = {"axis": axis, "reverse": reverse}
         if ctx.platform != "cpu":
             return ctx.via_jax(lambda v: jax.lax.cumlogsumexp(v, **how), x)[0]
-        return ctx.via_jax(lambda v: jax.lax.associative_scan(jax.numpy.logaddexp, v, **how), x)[0]
+        return _emit_tree(ctx, jax.numpy.logaddexp, x, **how)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:
         """dy_i = dy_(i-1) e^(y_(i-1) - y_i) + dx_i e^(x_i - y_i), whose factors are at most 1."""
@@ -148,6 +147,10 @@ class CumLogSumExp(Cumulative):
         steps = _ratio(before, y), ew.mul(dx, _ratio(x, y))
         _, dy = associative_scan(_composed, steps, axis)
         return rev(dy, dimensions=(axis,)) if reverse else dy
+
+
+def _emit_tree(ctx: Any, of_two: Callable[..., Any], x: Any, **how: Any) -> Any:
+    return ctx.via_jax(lambda v: jax.lax.associative_scan(of_two, v, **how), x)[0]
 
 
 def _ratio(x: Any, y: Any) -> Any:
