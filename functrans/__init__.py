@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from jax import profiler as profiler
     from jax import ref as ref
     from jax import reshard as reshard
+    from jax import scipy as scipy
     from jax import set_mesh as set_mesh
     from jax import sharding as sharding
     from jax import smap as smap
@@ -103,7 +104,6 @@ if TYPE_CHECKING:
     from functrans import numpy as numpy
     from functrans import passes as passes
     from functrans import random as random
-    from functrans import scipy as scipy
     from functrans import tree as tree
     from functrans import tree_util as tree_util
     from functrans import typing as typing

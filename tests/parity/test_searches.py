@@ -1,5 +1,5 @@
 """What searches for an answer, interpreted by NumPy beside the answer that is known: equations of
-sparse matrices, minima."""
+sparse matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from jax.experimental.sparse import BCOO, BCSR
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans.scipy.optimize import minimize
 from functrans.scipy.sparse import linalg
 from tests.support.wide import each
 
@@ -73,61 +72,3 @@ def test_numbers_as_the_right_hand_side(name: str):
     (x,) = ft.interpret(program)
     assert x.dtype == np.float32
     np.testing.assert_allclose(x, 0.5, rtol=1e-6)
-
-
-# --- minima ---------------------------------------------------------------------------------------
-
-
-def rosenbrock(x: Any) -> Any:
-    return jnp.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
-
-
-def bowl(x: Any) -> Any:
-    return 3 * (x[0] - 1) ** 2 + (x[1] - 1) ** 2
-
-
-@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
-def test_minima(method: str):
-    def search(f: Any, x0: list[float], **options: Any) -> Any:
-        def run(x: Any) -> Any:
-            return minimize(f, x, method=method, options=options)._asdict()
-
-        structure = jax.tree.structure(ft.eval_shape(run, np.array(x0)))
-        program = ft.make_ir(run)(np.array(x0))
-        return structure.unflatten(ft.interpret(program, np.array(x0)))
-
-    with jax.enable_x64(True):
-        for f, start in ((bowl, [3.0, -7.0]), (rosenbrock, [-0.3, -0.7])):
-            found = search(f, start)
-            assert found["success"]
-            np.testing.assert_allclose(found["x"], [1, 1], atol=1e-5)
-            np.testing.assert_allclose(found["fun"], f(found["x"]), atol=1e-12)
-            np.testing.assert_allclose(found["jac"], ft.grad(f)(found["x"]), atol=1e-6)
-        stopped = search(rosenbrock, [-0.3, -0.7], maxiter=2)
-        assert not stopped["success"]
-        late = method != "BFGS"  # the count of moves comes one later, as in JAX
-        assert (stopped["nit"], stopped["status"]) == (2 + late, 1)
-        np.testing.assert_allclose(stopped["fun"], rosenbrock(stopped["x"]))
-        assert stopped["fun"] < rosenbrock(np.array([-0.3, -0.7]))
-
-
-def test_a_minimum_beside_what_is_not_defined():
-    """The first steps go to where the logarithm is NaN."""
-
-    def run(x: Any) -> Any:
-        return minimize(lambda t: jnp.sum(t - jnp.log(t)), x, method="BFGS").x
-
-    start = np.array([8.0, 0.1])
-    with jax.enable_x64(True):
-        (x,) = ft.interpret(ft.make_ir(run)(start), start)
-    np.testing.assert_allclose(x, [1, 1], atol=1e-5)
-
-
-def test_the_derivative_of_a_search_that_is_at_its_end():
-    def run(c: Any) -> Any:
-        return minimize(lambda t: jnp.sum((t - c) ** 2), c, method="BFGS").x[0]
-
-    c = np.array([2.0, 3.0])
-    with jax.enable_x64(True):
-        (slope,) = ft.interpret(ft.make_ir(ft.grad(run))(c), c)
-    np.testing.assert_allclose(slope, [1, 0])

@@ -38,7 +38,6 @@ LAYERS = [
     {"nn"},
     {"api"},
     {"interop", "inspect"},
-    {"scipy"},  # JAX's functions, handed on
     {"__init__"},
     {"__main__"},
 ]
