@@ -62,6 +62,7 @@ class Lowering:
         self.on_this_cpu: bool = self.platform == "cpu" and kernel_calls.may_be_used(jax_ctx)
         self._single = alone  # it is a single operation
         self._outermost = True  # the next program is the outermost one
+        self.in_main: bool = False  # the operations are those of the outermost program
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
@@ -94,6 +95,7 @@ class Lowering:
         env: dict[Any, Any] = dict(zip((*program.constants, *program.inputs), operands, strict=True))
         literals: dict[tuple[Any, ...], Any] = {}
         outer, self._starts = self._starts, {}
+        around, self.in_main = self.in_main, outermost
 
         def filled(v: Literal) -> Any:
             key = (v.value, v.value.__class__, v.type, str(v.value))
@@ -118,7 +120,7 @@ class Lowering:
                         env.update(zip(outputs, outs, strict=True))
                     else:
                         env[outputs[0]] = outs
-        self._starts = outer
+        self._starts, self.in_main = outer, around
         return [filled(v) if v.__class__ is Literal else env[v] for v in program.outputs]
 
     def call(self, program: Program, operands: Sequence[Any]) -> list[Any]:

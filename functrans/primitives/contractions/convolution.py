@@ -281,9 +281,10 @@ class _Plan:
 
     def _order(self, names: Axes, kinds: Groups) -> list[int]:
         """Return the order of the merged axes."""
-        if self.ctx.platform == "cpu":
+        if self.ctx.platform == "cpu" and not (self.ctx.in_main and self.lhs[-1] in self.spatial):
             # The layout of XLA:CPU's fast path. XLA transposes by itself, but only in the outermost
-            # computation, not in a called function or the body of a loop.
+            # computation, not in a called function or the body of a loop. There it arranges what is
+            # between convolutions of images channel by channel as the convolutions need it.
             return list(range(len(kinds)))
         return sorted(range(len(kinds)), key=lambda i: [names.index(n) for n in kinds[i]] or [-1])
 
