@@ -126,6 +126,14 @@ def derived(
     )
 
 
+def appended(equations: list[Equation], origin: Origin, primitive: Any, *inputs: Any, **params: Any) -> Var:
+    """Append an equation, at the line of the one that it is derived from, and return its result."""
+    (t,) = out_types(primitive, tuple([v.type for v in inputs]), params)
+    made = Var(t)
+    equations.append(Equation(primitive, inputs, (made,), params, origin.equation.source, origin))
+    return made
+
+
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
     """Yield the equations, each `renamed` by the contents of `known` at that point."""
     stays = known.keys().isdisjoint
