@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from functrans.ir.program import Equation, Literal, Program, hoist_constants, prune
+from functrans.ir.program import Equation, Program, copied, hoist_constants, program_of, prune
 from functrans.passes.lane_rules import RULES, SUMMED, Block, NotByLane, Value
+from functrans.passes.redundancy import common_subexpressions
 from functrans.primitives.control_flow.cond import INDEX, Cond, with_common_captures
-from functrans.primitives.control_flow.loop_layout import LoopLayout
+from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
 from functrans.primitives.control_flow.scan import Scan
 from functrans.primitives.control_flow.while_loop import While
-from functrans.primitives.dependence import same_parameters
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.primitives.shape.joining import iota
@@ -36,28 +36,27 @@ def lanes_of(e: Equation) -> int:
     return max([n for shape in shapes for n in shape], default=0)
 
 
-def _settled(axes: Axes, attempt: Callable[[Axes], tuple[T, Axes]]) -> tuple[T, Axes]:
-    """Return what is made with the axes of results, and these, when no more of them are found."""
+def _settled(b: Block, axes: Axes, attempt: Callable[[Axes], tuple[T, Axes]]) -> tuple[T, Axes]:
+    """Return what is made with the axes of results, and these, when no more of them are found. Only with
+    the last axes it counts what is added to parts of sums."""
+    before = b.adds_twice
     while True:
+        b.adds_twice = False
         made, found = attempt(axes)
         widened = [f if d is None else d for d, f in zip(axes, found, strict=True)]
         if widened == [*axes]:
+            b.adds_twice |= before
             return made, axes
         axes = widened
 
 
 def _settled_loop(b: Block, axes: Axes, attempt: Callable[[Axes], tuple[T, Axes]]) -> tuple[T, Axes]:
-    """The same of what a loop carries. Only with the last axes it counts what is added to parts of sums."""
-    outside = b.adds_twice
-
-    def again(axes: Axes) -> tuple[T, Axes]:
-        b.adds_twice = False
-        return attempt(axes)
-
-    made, axes = _settled(axes, again)
+    """The same of what a loop carries: what its steps add to parts of sums would be added many times."""
+    before, b.adds_twice = b.adds_twice, False
+    made, axes = _settled(b, axes, attempt)
     if b.adds_twice:
         raise NotByLane
-    b.adds_twice = outside
+    b.adds_twice = before
     return made, axes
 
 
@@ -79,7 +78,7 @@ def _branches(b: Block, e: Equation, values: Sequence[Value]) -> list[Value]:
         made = [stage(partial(run, program), types, program.name) for program in e.params["branches"]]
         return made, [next((d for d in ds if d is not None), None) for ds in zip(*found, strict=True)]
 
-    made, axes = _settled([None] * len(e.outputs), attempt)
+    made, axes = _settled(b, [None] * len(e.outputs), attempt)
     captured, branches = with_common_captures([*map(hoist_constants, made)])
     outs = bind(e.primitive, [index.array, *captured, *given], {"branches": tuple(branches)})
     return [*map(Value, outs, axes)]
@@ -142,8 +141,8 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
 def _while(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     """Run a loop as long as one of the block's lanes goes on: the others have to stay as they are."""
     cond, body = e.params["cond"], e.params["body"]
-    n, m = e.params["cond_consts"], e.params["cond_consts"] + e.params["body_consts"]
-    first, fixed, carry = [*map(b.part, values[:n])], [*map(b.part, values[n:m])], [*map(b.part, values[m:])]
+    first, fixed, carry = while_operands([*map(b.part, values)], e.params)
+    n, m = len(first), len(first) + len(fixed)
     test = _test_by_lane(e, b.outside)
     consts = [v.array for v in (*first, *fixed)]
     types = [*map(typeof, consts)]
@@ -184,19 +183,17 @@ def _while(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     yield from map(Value, outs, axes)
 
 
-def _test_by_lane(e: Equation, outside: Mapping[Any, Equation]) -> Program | None:
+def _test_by_lane(e: Equation, outside: Sequence[Equation]) -> Program | None:
     """Return the program that tests each lane, if the loop goes on until no lane does, and a step leaves the
     lanes as they are that do not; None if the condition is another."""
-    cond, body, n = e.params["cond"], e.params["body"], e.params["cond_consts"]
-    makers = {v: q for q in cond.equations for v in q.outputs}
-    last = makers.get(cond.outputs[0])
+    cond, body = e.params["cond"], e.params["body"]
+    last = next((q for q in cond.equations if cond.outputs[0] in q.outputs), None)
     if last is None or last.primitive is not reduce_or or last.inputs[0].type.ndim != 1:
         return None
     test = last.inputs[0]
-    m = len(e.inputs) - len(cond.inputs) + n
-    same = _Same(e, cond, body, outside)
+    tests = [test]
     inside = {v: q for q in body.equations for v in q.outputs}
-    for v, old in zip(body.outputs, body.inputs[len(body.inputs) - (len(e.inputs) - m) :], strict=True):
+    for v, old in zip(body.outputs, body.inputs[e.params["body_consts"] :], strict=True):
         if v is old:
             continue
         q = inside.get(v)
@@ -207,35 +204,26 @@ def _test_by_lane(e: Equation, outside: Mapping[Any, Equation]) -> Program | Non
             if spread.params["dimensions"] != (0,):
                 raise NotByLane
             which = spread.inputs[0]
-        if not same(test, which):
-            raise NotByLane
+        tests.append(which)
+    if not _are_same(e, tests, outside):
+        raise NotByLane
     return cond.replace(equations=prune(cond.equations, [test]), outputs=[test])
 
 
-class _Same:
-    """Whether a value of a loop's condition is one of its body: made by the same operations of the same."""
-
-    def __init__(self, e: Equation, cond: Program, body: Program, outside: Mapping[Any, Equation]):
-        n, m = e.params["cond_consts"], e.params["cond_consts"] + e.params["body_consts"]
-        carry = range(len(e.inputs) - m)
-        self.operands: dict[Any, Any] = {
-            **dict(zip(cond.inputs, [*e.inputs[:n], *carry], strict=True)),
-            **dict(zip(body.inputs, [*e.inputs[n:m], *carry], strict=True)),
-        }
-        self.makers = {**outside, **{v: q for p in (cond, body) for q in p.equations for v in q.outputs}}
-
-    def __call__(self, x: Any, y: Any) -> bool:
-        x, y = self.operands.get(x, x), self.operands.get(y, y)
-        if x is y or (x.__class__ is int and x == y):
-            return True
-        if x.__class__ is Literal:
-            return y.__class__ is Literal and (x.value, x.type) == (y.value, y.type)
-        p, q = self.makers.get(x), self.makers.get(y)
-        if p is None or q is None or p.primitive is not q.primitive:
-            return False
-        if p.outputs.index(x) != q.outputs.index(y) or not same_parameters(p, q):
-            return False
-        return all(map(self, p.inputs, q.inputs))
+def _are_same(e: Equation, values: Sequence[Any], outside: Sequence[Equation]) -> bool:
+    """Return whether values of a loop's condition and body are made by the same operations of the same."""
+    cond, body = e.params["cond"], e.params["body"]
+    first, fixed, _ = while_operands(e.inputs, e.params)
+    carry = body.inputs[len(fixed) :]
+    names = {
+        **dict(zip(cond.inputs, (*first, *carry), strict=True)),
+        **dict(zip(body.inputs, (*fixed, *carry), strict=True)),
+    }
+    equations = prune(outside, e.inputs)
+    equations += copied(cond.equations, names)
+    equations += copied(body.equations, names)
+    made = common_subexpressions(program_of(equations, [names.get(v, v) for v in values]))
+    return len(set(made.outputs)) == 1
 
 
 RULES.update({Cond: _branches, Scan: _looped, While: _while})

@@ -16,11 +16,11 @@ lanes is not a multiple of the block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from functrans.ir.program import Equation, Program, Var, hoist_constants, program_of
+from functrans.ir.program import Equation, Program, Var, hoist_constants, program_of, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.lane_loops import lanes_of
 from functrans.passes.lane_rules import Block, NotByLane, Uneven
@@ -39,7 +39,7 @@ SIZES = (256, 128, 64, 32)  # of blocks: what a step computes fits the first cac
 _ANEW = 1.5  # times the work of all lanes: each block computes anew what is the same for all
 
 Problem = Callable[[Equation], Any]
-Outside = Mapping[Any, Equation]  # what makes the values of the program around the loops
+Outside = Sequence[Equation]  # those of the program around the loops
 
 
 class Lanes(NamedTuple):
@@ -58,7 +58,7 @@ class Lanes(NamedTuple):
 
     def replaced(self, equations: Sequence[Equation], by: Equation) -> list[Equation]:
         """Return the equations with the loops, and what is between them, replaced by one."""
-        behind, inside = _reached(equations, self.inside, lambda e: (e.inputs, e.outputs)), set(self.inside)
+        behind, inside = _behind(equations, self.inside), set(self.inside)
         others = [e for e in equations if e not in inside]
         return [*[e for e in others if e not in behind], by, *[e for e in others if e in behind]]
 
@@ -100,32 +100,26 @@ def _groups(program: Program, n: int, loops: list[Equation], why_not: Problem) -
 
 def _together(program: Program, n: int, loops: Sequence[Equation], why_not: Problem) -> Lanes | None:
     equations = program.equations
-    behind = _reached(equations, loops, lambda e: (e.inputs, e.outputs))
-    before = _reached([*reversed(equations)], loops, lambda e: (e.outputs, e.inputs))
-    inside = [e for e in equations if e in behind and e in before]
+    before = {*loops, *prune(equations, [v for e in loops for v in e.inputs])}
+    behind = _behind(equations, loops)
+    inside = [e for e in equations if e in before and e in behind]
     if any([e.primitive is one_kernel for e in inside]):
         return None
     chosen = set(inside)
     read = uses(program.replace(equations=[e for e in equations if e not in chosen]))
     outputs = [v for e in inside for v in e.outputs if read[v]]
     part = program_of(inside, outputs, "lanes")
-    makers = {v: e for e in equations for v in e.outputs}
-    blocks = _by_blocks(part, n, makers, why_not) if outputs else None
+    blocks = _by_blocks(part, n, equations, why_not) if outputs else None
     return None if blocks is None else Lanes(loops, inside, part, blocks)
 
 
-def _reached(
-    equations: Sequence[Equation],
-    start: Sequence[Equation],
-    ends: Callable[[Equation], tuple[Sequence[Any], Sequence[Any]]],
-) -> set[Equation]:
-    """Return the equations to which a path leads from these; `ends`: where paths enter and leave one."""
+def _behind(equations: Sequence[Equation], start: Iterable[Equation]) -> set[Equation]:
+    """Return these equations and those that depend on them."""
     found, values = set(start), set[Any]()
     for e in equations:
-        enter, leave = ends(e)
-        if e in found or not values.isdisjoint(enter):
+        if e in found or not values.isdisjoint(e.inputs):
             found.add(e)
-            values.update([v for v in leave if v.__class__ is Var])
+            values.update(e.outputs)
     return found
 
 
