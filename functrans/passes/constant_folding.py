@@ -19,7 +19,7 @@ import numpy as np
 from functrans.caching import cached
 from functrans.ir.program import Equation, Literal, Program, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, rewritten, smallest_normal
+from functrans.passes.rewrite import Rewrite, nested_pass, renaming, rewritten, smallest_normal
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise import arithmetic as arithmetic
 from functrans.primitives.elementwise import bitwise as bitwise
@@ -36,13 +36,9 @@ _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _ORDER = (arithmetic.max_, arithmetic.min_, clamp)
 
 
-@program_pass
+@nested_pass
 def fold(program: Program) -> Program:
     """Replace equations whose operands are all literals by literals."""
-    return everywhere(_folded, program, "fold")
-
-
-def _folded(program: Program) -> Program:
     known = {v: literal(0, v.type) for v in program.inputs if _is_empty(v.type)}
     notes: list[Rewrite] = []
     equations = []

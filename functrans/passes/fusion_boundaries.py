@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Rewriter
@@ -26,13 +26,10 @@ from functrans.primitives.shape.moving import Structural, broadcast_in_dim, resh
 from functrans.trace import stage
 
 
+@memoized
 def unfused(program: Program, on_this_cpu: bool) -> Program:
     """Return the program with all of these operations kept apart, or, for the CPU of another
     machine, large broadcasts only; the same object if there are none."""
-    return memo(program, _unfused, on_this_cpu)
-
-
-def _unfused(program: Program, on_this_cpu: bool) -> Program:
     settled = program.marks.settled
     for rewrite in (apart, computed_once, side_by_side, by_rows, hashes_apart) if on_this_cpu else (apart,):
         program = rewrite(program)

@@ -20,7 +20,7 @@ from functrans.passes.rewrite import (
     Replaced,
     children_first,
     derived,
-    everywhere,
+    nested_pass,
     program_pass,
     replacing,
     with_programs,
@@ -41,17 +41,13 @@ SHORT = 1  # programs of up to this many equations are inlined at each call
 DEEPEST = 64  # maximum nesting depth of calls
 
 
-@program_pass
+@nested_pass
 def resolve(program: Program) -> Program:
     """Replace calls with custom rules by plain calls, and remove markers.
 
     The result is for running: its derivatives are those of the computation, not those of the user's
     rules.
     """
-    return everywhere(_resolved, program, "resolve")
-
-
-def _resolved(program: Program) -> Program:
     holders = {e.primitive for e in program.equations if e.primitive.holds_programs}
     return replacing(program, {*_MARKS, softmax, *holders}, _plainer, prunes=False)
 

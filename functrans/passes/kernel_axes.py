@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
@@ -82,13 +82,11 @@ def _joins_rows(e: Equation) -> bool:
     return last >= 0 and any(e.params["config"][last])
 
 
+@memoized
 def _with_axes(program: Program, shapes: frozenset[Shape]) -> Program:
     """Return the program with another axis for arrays of these shapes, its operands and results
     included."""
-    return memo(program, _made, shapes)
 
-
-def _made(program: Program, shapes: frozenset[Shape]) -> Program:
     def wide(types: Sequence[ArrayType]) -> list[ArrayType]:
         return [t.update(shape=(*t.shape, 1)) if _in(t, shapes) else t for t in types]
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Program
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.shape.moving import Structural
@@ -32,7 +32,7 @@ def operands_of(
       program, read: the program with the loop, and how often it reads each value.
       fits: whether an equation may be part of a kernel.
     """
-    makers = memo(program, _makers)
+    makers = _makers(program)
     found: dict[int, Equation] = {}
     waiting, inside = [*loop.inputs], Counter(loop.inputs)
     while waiting:
@@ -48,6 +48,7 @@ def operands_of(
     return [found[place] for place in sorted(found)] if len(found) >= _MANY else []
 
 
+@memoized
 def _makers(program: Program) -> dict[Any, tuple[int, Equation]]:
     """Return the equation that computes each value, and its place."""
     return {v: (i, e) for i, e in enumerate(program.equations) for v in e.outputs}

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from functrans.caching import cached, memo, memo_as
+from functrans.caching import cached, memo_as, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
 from functrans.ir.text import with_nested
@@ -228,7 +228,7 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
         return Obstacle(e, 'is left to XLA by cpu="plain"')
     if (found := why_not(e) or _too_many(e)) is not None:
         return found
-    large = [x for p in e.programs for x in memo(p, _large_products)]
+    large = [x for p in e.programs for x in _large_products(p)]
     if sum(map(products, large)) > _PER_OPERATION * _operations(e):
         return Obstacle(large[0], f"sums {products(large[0])} products")
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
@@ -237,13 +237,10 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     return None
 
 
+@memoized
 def by_lanes(program: Program) -> list[Lanes]:
     """Return the loops of a program that are run block by block (lanes.py)."""
-    return [] if is_kept(program) else memo(program, _by_lanes)
-
-
-def _by_lanes(program: Program) -> list[Lanes]:
-    if any([e.primitive in LOOPS and _is_shared(e) for e in program.equations]):
+    if is_kept(program) or any([e.primitive in LOOPS and _is_shared(e) for e in program.equations]):
         return []
     return lanes(program, lambda e: why_not(e) or _too_many(e))
 
@@ -265,10 +262,8 @@ def why_not(e: Equation) -> Obstacle | None:
         return Obstacle(e, "calls a library")
     if not _has_elements(e):
         return Obstacle(e, "has empty operands, or keys of another generator")
-    for program in e.programs:
-        found = memo(program, _obstacle)
-        if found is not None:
-            return found
+    if (found := next(filter(None, map(_obstacle, e.programs)), None)) is not None:
+        return found
     if e.primitive.has_effects(e.params):
         return Obstacle(e, "has a side effect")
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
@@ -282,23 +277,25 @@ def _is_expanded(e: Equation) -> bool:
 
 
 def _operations(e: Equation) -> int:
-    return 1 + sum([memo(p, _all_operations) for p in e.programs])
+    return 1 + sum(map(_all_operations, e.programs))
 
 
+@memoized
 def _all_operations(program: Program) -> int:
     return sum(map(_operations, program.equations))
 
 
+@memoized
 def _large_products(program: Program) -> list[Equation]:
     """Return the products in a program and the programs nested in it for which a library is faster."""
     equations = [e for p in with_nested(program) for e in p.equations]
     return [e for e in equations if e.primitive is dot_general and products(e) > SUMS]
 
 
+@memoized
 def _obstacle(program: Program) -> Obstacle | None:
     """Return what prevents a program from being part of a kernel, or None."""
-    found = (why_not(e) for e in program.equations)
-    return next((x for x in found if x is not None), None)
+    return next(filter(None, map(why_not, program.equations)), None)
 
 
 @cached("sizes in kernels", 4096)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Program, program_of
 from functrans.ir.text import with_nested
 from functrans.ir.types import dtype_class
@@ -108,7 +108,7 @@ def _in_a_loop(e: Equation, joins: bool) -> Replaced | None:
 
 def _in_turns(e: Equation, joins: bool) -> Replaced | None:
     program, length = e.params["program"], e.params["length"]
-    n = memo(program, _equations)
+    n = _equations(program)
     if e.params.get("unroll", 1) != 1 or n == 0 or length < TURNS:
         return None
     steps = next((k for k, most in STEPS if n <= most and length >= TURNS * k), 1)
@@ -176,6 +176,7 @@ def _apart(xs: Sequence[Any], groups: list[list[int]], axis: int) -> list[Any]:
     return [found[i] for i in range(len(found))]
 
 
+@memoized
 def _equations(program: Program) -> int:
     """Return the number of equations of a body; 0 if its steps are not small."""
     equations = [e for p in with_nested(program) for e in p.equations]

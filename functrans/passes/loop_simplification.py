@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune, renamed, renamed_all
-from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
+from functrans.passes.rewrite import Replaced, nested_pass, replacing, uses
 from functrans.primitives.calls.captured import constant
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.predictive_commoning import commoned
@@ -34,13 +34,9 @@ from functrans.primitives.shape.moving import Structural
 HOW = "loops of"
 
 
-@program_pass
+@nested_pass
 def loops(program: Program) -> Program:
     """Simplify all loops of a program."""
-    return everywhere(_each, program, "loops")
-
-
-def _each(program: Program) -> Program:
     if not any([e.primitive in _SIMPLER for e in program.equations]):
         return program
     read = uses(program)

@@ -13,7 +13,7 @@ from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.loop_simplification import Loop
-from functrans.passes.rewrite import Replaced, appended, everywhere, program_pass, readers_of, replacing, uses
+from functrans.passes.rewrite import Replaced, appended, nested_pass, readers_of, replacing, uses
 from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
@@ -49,7 +49,7 @@ class SumOfWritten(NamedTuple):
     equation: Equation
 
 
-@program_pass
+@nested_pass
 def written_sums(program: Program) -> Program:
     """Move sums over the written results of loops into the loops.
 
@@ -75,10 +75,6 @@ def written_sums(program: Program) -> Program:
         return b
       }
     """
-    return everywhere(_each, program, "written_sums")
-
-
-def _each(program: Program) -> Program:
     if not any([e.primitive is scan for e in program.equations]):
         return program
     readers = readers_of(program)

@@ -41,6 +41,16 @@ def program_pass(run: _Pass) -> _Pass:
     return boundary(call)  # type: ignore[return-value]
 
 
+def nested_pass(rewrite: Callable[[Program], Program]) -> Callable[[Program], Program]:
+    """Make a pass for users of a rewrite of one program, which nested programs get too."""
+
+    @wraps(rewrite)
+    def whole(program: Program) -> Program:
+        return everywhere(rewrite, program, rewrite)
+
+    return program_pass(whole)
+
+
 # --- nested programs ------------------------------------------------------------------------------
 
 
