@@ -59,6 +59,7 @@ from functrans.passes.sums_of_products import (
 )
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general, flops
+from functrans.primitives.dependence import depending
 from functrans.primitives.elementwise.arithmetic import max_
 from functrans.primitives.elementwise.families import div, mul
 from functrans.primitives.elementwise.selection import select_n
@@ -337,18 +338,8 @@ class _Search:
     def waits(self, cluster: Cluster) -> bool:
         """Return whether one of the sums depends on another, as a clipped gradient does on its
         norm. Until then the values stay in memory."""
-        if not self.may_wait(cluster):
-            return False
-        after: set[Var] = set()
-        for e in self.program.equations:
-            waits = not after.isdisjoint(e.inputs)
-            if e in cluster.sinks:
-                if waits:
-                    return True
-                after.update(e.outputs)
-            elif waits:
-                after.update(e.outputs)
-        return False
+        after = depending(self.program.equations, [v for e in cluster.sinks for v in e.outputs])
+        return self.may_wait(cluster) and not all([after.isdisjoint(e.inputs) for e in cluster.sinks])
 
     # --- the new program
 

@@ -18,6 +18,7 @@ from typing import Any
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
 from functrans.passes.rewrite import (
     Replaced,
+    appended,
     children_first,
     derived,
     nested_pass,
@@ -185,8 +186,5 @@ def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:
         return x
     if x.__class__ is Literal:
         return Literal(x.value, v.type)
-    made = Var(v.type)
-    params = {"dtype": v.type.dtype, "weak_type": v.type.weak_type}
-    origin = Origin("inline of", e)
-    equations.append(Equation(convert_element_type, (x,), (made,), params, e.source, origin))
-    return made
+    how = {"dtype": v.type.dtype, "weak_type": v.type.weak_type}
+    return appended(equations, Origin("inline of", e), convert_element_type, x, **how)

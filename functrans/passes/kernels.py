@@ -40,7 +40,7 @@ from functrans.passes.kernel_expansions import FORMS, RULES, SHORTER, SUMS, Form
 from functrans.passes.kernel_operands import operands_of
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.lanes import Lanes, lanes
-from functrans.passes.rewrite import Rewriter, everywhere, uses
+from functrans.passes.rewrite import Rewriter, everywhere, uses, with_equations
 from functrans.passes.short_programs import LOOPS, counted
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
 from functrans.primitives.calls.jit import one_kernel
@@ -91,8 +91,7 @@ def _with_kernels(program: Program, can_be: Check) -> Program:
         equations = equations if kernel is last else found.replaced(equations, kernel)
     equations = [_behind_a_call(e, program, read, can_be) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
-    equations = prune(equations, program.outputs)
-    return program if equations == program.equations else program.replace(equations=equations)
+    return with_equations(program, prune(equations, program.outputs))
 
 
 def _is_considered(e: Equation) -> bool:
@@ -168,8 +167,7 @@ def _kernel(
 def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
     """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
-    equations = in_vector_code(program, program.equations, in_kernel=True)
-    program = program.replace(equations=equations) if equations != program.equations else program
+    program = with_equations(program, in_vector_code(program, program.equations, in_kernel=True))
     if not any(map(_is_expanded, program.equations)):
         return program
 

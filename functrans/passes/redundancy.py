@@ -85,7 +85,5 @@ def without_unused_inputs(program: Program) -> tuple[Program, list[int]]:
     return program.replace(inputs=[program.inputs[i] for i in kept]), kept
 
 
-def _read(equations: Sequence[Equation], outputs: Sequence[Any]) -> set[Var]:
-    used = {v for e in equations for v in e.inputs if v.__class__ is Var}
-    used.update([v for v in outputs if v.__class__ is Var])
-    return used
+def _read(equations: Sequence[Equation], outputs: Sequence[Any]) -> set[Any]:
+    return {v for e in equations for v in e.inputs}.union(outputs)

@@ -211,6 +211,11 @@ def rewritten(
     return made
 
 
+def with_equations(program: Program, equations: Sequence[Equation]) -> Program:
+    """Return the program with other equations; the same object if they are its own."""
+    return program if equations == program.equations else program.replace(equations=equations)
+
+
 def is_power_of_two(value: Any) -> bool:
     """Return whether a number is plus or minus a power of two, so that products with it do not
     round."""
@@ -274,35 +279,25 @@ class Rewriter:
         return rewritten(self.program, equations, outputs, self.notes)
 
     def _replace(self, e: Equation, found: Any, before: int) -> bool:
-        """Replace the result of an equation by an equal value, if the types agree. `before` is the
+        """Replace the results of an equation by equal values, if the types agree. `before` is the
         number of equations before its rule added new ones."""
-        if found.__class__ is tuple:
-            return self._replace_all(e, found)
-        v = e.outputs[0]
-        if found.type is not v.type:
-            if found.__class__ is not Literal or not found.type.same(v.type):
-                return False  # the weak-type flags differ, and users may depend on it
-            found = Literal(found.value, v.type)
+        made = []
+        for v, x in zip(e.outputs, found if found.__class__ is tuple else (found,), strict=True):
+            if x.type is not v.type:
+                if x.__class__ is not Literal or not x.type.same(v.type):
+                    return False  # the weak-type flags differ, and users may depend on it
+                x = Literal(x.value, v.type)
+            made.append((v, x))
+        self.notes.append((e.primitive.name, (e, *self.seen)))
         last = self.equations[-1] if len(self.equations) > before else None
         if last is not None and last.outputs[0] is found and not self.parts:
             last.outputs = e.outputs  # nothing refers to the new variable yet
-            self.made_by[v] = self.made_by.pop(found)
-        else:
-            self.known[v] = found
-            if self._count is not None:
-                self._count[found] += self._count[v]
-        self.notes.append((e.primitive.name, (e, *self.seen)))
-        return True
-
-    def _replace_all(self, e: Equation, found: tuple[Any, ...]) -> bool:
-        """`_replace` for an equation with several results."""
-        if any([x.type is not v.type for x, v in zip(found, e.outputs, strict=True)]):
-            return False
-        for v, x in zip(e.outputs, found, strict=True):
+            self.made_by[e.outputs[0]] = self.made_by.pop(found)
+            return True
+        for v, x in made:
             self.known[v] = x
             if self._count is not None:
                 self._count[x] += self._count[v]
-        self.notes.append((e.primitive.name, (e, *self.seen)))
         return True
 
     # --- for rules
