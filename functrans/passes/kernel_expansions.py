@@ -17,7 +17,7 @@ from functrans.passes.kernel_scatters import can_be_written, scattered
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
@@ -36,7 +36,7 @@ from functrans.primitives.shape.moving import (
     slice_,
     without,
 )
-from functrans.trace import bind, literal, stage, typeof
+from functrans.trace import literal, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
@@ -164,15 +164,13 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
     size = typeof(x).shape[i]
     first, total = literal(0, ArrayType((), INT32)), full_like(term(x, y, 0), 0)
 
-    def step(x: Any, y: Any, at: Any, total: Any) -> tuple[Any, Any]:
-        x, y = part(x, i, at, many), part(y, j, at, many)
+    def step(at: Any, total: Any) -> list[Any]:
+        xs, ys = part(x, i, at, many), part(y, j, at, many)
         for k in range(many):
-            total = add(total, term(x, y, k))
-        return add(at, full_like(at, many)), total
+            total = add(total, term(xs, ys, k))
+        return [add(at, full_like(at, many)), total]
 
-    program = stage(step, [*map(typeof, (x, y, first, total))], "product")
-    how = {"program": program, "length": size // many, "consts": 2, "carry": 2}
-    _, total = bind(scan, [x, y, first, total], how)
+    _, total = scanned(step, [first, total], [], size // many, "product")
     return functools.reduce(add, [term(x, y, k) for k in range(size // many * many, size)], total)
 
 

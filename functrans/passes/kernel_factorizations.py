@@ -15,7 +15,7 @@ import numpy as np
 from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.control_flow.revolve import loop
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
 from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, lt, mul, sub
@@ -36,7 +36,7 @@ from functrans.primitives.shape.moving import (
     rev,
     slice_axis,
 )
-from functrans.trace import bind, literal, stage, typeof
+from functrans.trace import literal, typeof
 
 FEW = 6  # rows of a matrix whose steps are written out
 AT_ONCE = 4  # rows that are subtracted in a step of a loop
@@ -326,11 +326,11 @@ def _full(x: Any, j: Any) -> Any:
 
 def _loop(step: Callable[..., list[Any]], state: Any, length: int, *arrays: Any) -> list[Any]:
     """Return the last state, and what `step(j, state, *slices) -> [state, *written]` wrote for all j."""
-    start = literal(0, ArrayType((), INT32))
-    types = [typeof(start), typeof(state), *[t.update(shape=t.shape[1:]) for t in map(typeof, arrays)]]
-    program = stage(lambda j, *xs: [add(j, full_like(j, 1)), *step(j, *xs)], types, "column")
-    how = {"program": program, "length": length, "consts": 0, "carry": 2}
-    return bind(scan, [start, state, *arrays], how)[1:]
+
+    def counting(j: Any, *xs: Any) -> list[Any]:
+        return [add(j, full_like(j, 1)), *step(j, *xs)]
+
+    return scanned(counting, [literal(0, ArrayType((), INT32)), state], arrays, length, "column")[1:]
 
 
 def _reduced(total: Any, rows: Any, factors: Any, n: Any) -> Any:

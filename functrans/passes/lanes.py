@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from functrans.ir.program import Equation, Program, Var, hoist_constants, program_of, prune
+from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.lane_loops import lanes_of
 from functrans.passes.lane_rules import Block, NotByLane, Uneven
 from functrans.passes.rewrite import uses
 from functrans.primitives.calls.jit import jit, one_kernel
 from functrans.primitives.control_flow.cond import INDEX
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.arithmetic import min_
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.random.bits import impl_of, random_wrap, word_type
@@ -159,17 +159,13 @@ def _zeros(t: ArrayType) -> Any:
 
 def _blocks(program: Program, n: int, size: int, outside: Outside, *operands: Any) -> list[Any]:
     """Run the program for each block of lanes."""
-    k, blocks = len(operands), -(-n // size)
+    blocks = -(-n // size)
     starts = [_zeros(t) for t in program.out_types]
     if blocks == 1:
         return Block(n, size, literal(0, INDEX), outside).whole(program, operands, starts)
 
     def block(*values: Any) -> list[Any]:
-        return Block(n, size, values[-1], outside).whole(program, values[:k], values[k:-1])
+        return Block(n, size, values[-1], outside).whole(program, operands, values[:-1])
 
-    types = [*program.in_types, *program.out_types, INDEX]
-    body, captured = hoist_constants(stage(block, types, "block"))
     first = min_(mul(iota(dtype=INDEX.dtype, shape=(blocks,), dimension=0), size), n - size)
-    given = [*captured, *operands, *starts, first]
-    how = {"program": body, "length": blocks, "consts": len(captured) + k, "carry": len(starts)}
-    return list(scan(*given, **how))
+    return scanned(block, starts, [first], blocks, "block")

@@ -32,10 +32,10 @@ from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scan, scanned
 from functrans.primitives.shape.joining import stack
 from functrans.primitives.shape.moving import index_axis
-from functrans.trace import evaluate, stage, typeof
+from functrans.trace import evaluate, stage
 
 # The steps of a turn, and for how many equations in a step at most. Compiling takes 1.2 times as long
 # with two steps and twice as long with four.
@@ -130,21 +130,17 @@ def _joined_loop(
     xs: Sequence[Any], params: dict[str, Any], states: list[list[int]], rows: list[list[int]]
 ) -> list[Any]:
     """Return the results of a scan that carries and writes groups of arrays."""
-    body, layout = params["program"], LoopLayout.of(params)
-    wide = LoopLayout(layout.consts, len(states))
+    body, layout, n = params["program"], LoopLayout.of(params), len(states)
+    consts, state, arrays = layout.operands(xs)
 
     def step(*xs: Any) -> list[Any]:
-        consts, state, arrays = wide.operands(xs)
-        ends, row = layout.results(evaluate(body, [*consts, *_apart(state, states, 0), *arrays]))
+        given = [*consts, *_apart(xs[:n], states, 0), *xs[n:]]
+        ends, row = layout.results(evaluate(body, given))
         return [*_joined(ends, states), *_joined(row, rows)]
 
-    consts, state, arrays = layout.operands(xs)
-    operands = [*consts, *_joined(state, states), *arrays]
-    types = [*map(typeof, operands)]
-    slices = [t.update(shape=t.shape[1:]) for t in types[wide.fixed :]]
-    program = stage(step, [*types[: wide.fixed], *slices], body.name)
-    ends, written = wide.results(scan(*operands, **{**params, "program": program, **wide._asdict()}))
-    return [*_apart(ends, states, 0), *_apart(written, rows, 1)]
+    how = {name: params[name] for name in ("reverse", "unroll") if name in params}
+    made = scanned(step, _joined(state, states), arrays, params["length"], body.name, **how)
+    return [*_apart(made[:n], states, 0), *_apart(made[n:], rows, 1)]
 
 
 def _groups(types: Sequence[Any], least: float) -> list[list[int]]:
