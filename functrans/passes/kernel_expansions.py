@@ -176,7 +176,7 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
 
 def summed_axes(e: Equation) -> list[tuple[int, int]]:
     """Return the axes over which a product sums, and their sizes."""
-    lhs, shape = _axes(e, 0), e.inputs[0].type.shape
+    lhs, shape = e.params["lhs"], e.inputs[0].type.shape
     return [(n, size) for n, size in zip(lhs, shape, strict=True) if n not in e.params["out"]]
 
 
@@ -198,7 +198,7 @@ def _is_plain(e: Equation) -> bool:
 
 def products(e: Equation) -> int:
     """Return the number of products that are computed at once or summed."""
-    sizes = _sizes(_axes(e, 0), e.inputs[0].type, _axes(e, 1), e.inputs[1].type)
+    sizes = _sizes(e.params["lhs"], e.inputs[0].type, e.params["rhs"], e.inputs[1].type)
     return prod([sizes[n] for n in (sizes if _sums(e) else e.params["out"])])
 
 
@@ -214,16 +214,12 @@ def _sizes(lhs: Values, x: ArrayType, rhs: Values, y: ArrayType) -> dict[Any, in
 
 def _sums(e: Equation) -> bool:
     summed = [n for n, _ in summed_axes(e)]
-    return bool(summed) and not _are_few(summed, _axes(e, 0), _axes(e, 1), e.inputs[0].type.shape)
+    return bool(summed) and not _are_few(summed, e.params["lhs"], e.params["rhs"], e.inputs[0].type.shape)
 
 
 def _sums_many(e: Equation) -> bool:
     short = dtype_class(e.inputs[0].type.dtype) == "float" and prod([n for _, n in summed_axes(e)]) <= SHORT
     return _sums(e) and not short
-
-
-def _axes(e: Equation, operand: int) -> Values:
-    return e.params[("lhs", "rhs")[operand]]
 
 
 def _whole(e: Equation) -> int:

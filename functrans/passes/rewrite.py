@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -163,6 +163,14 @@ def readers_of(program: Program) -> defaultdict[Any, list[Equation]]:
         for v in e.inputs:
             readers[v].append(e)
     return readers
+
+
+def behind(made_by: Mapping[Any, Equation], v: Any, moves: Container[Any]) -> Equation | None:
+    """Return the equation that computes a value, before any moves of it."""
+    e = made_by.get(v)
+    while e is not None and e.primitive in moves:
+        e = made_by.get(e.inputs[0])
+    return e
 
 
 class Replaced(NamedTuple):
