@@ -176,8 +176,7 @@ def bind(program: Program, operands: Sequence[Any], preparation: Preparation = A
 @memoized
 def mesh_of(program: Program) -> Any:
     """Return the device mesh of a program's shardings, or None."""
-    equations = [e for p in with_nested(program) for e in p.equations]
-    meshes = [e.primitive.mesh(e.params) for e in equations]
+    meshes = [e.primitive.mesh(e.params) for p in with_nested(program) for e in p.equations]
     return next((m for m in meshes if m is not None), None)
 
 

@@ -19,9 +19,8 @@ from typing import Any
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import replaced_programs
+from functrans.passes.rewrite import all_equations, replaced_programs
 from functrans.primitives.calls.jit import Jit
 from functrans.primitives.control_flow.cond import Cond
 from functrans.primitives.control_flow.loop_layout import LoopLayout
@@ -45,7 +44,7 @@ _AXIS = Batching(1)
 def with_short_rows_as_loops(program: Program) -> Program:
     """Return the program of a kernel with another axis for each array of short rows inside; the same
     object if there are none."""
-    equations = [e for p in with_nested(program) for e in p.equations]
+    equations = all_equations(program)
     shapes = {v.type.shape for e in equations for v in e.outputs if _has_short_rows(v.type)}
     shapes -= set(_joined(equations))
     if not shapes:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.program import PRIMITIVES, Equation, Program
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.rewrite import all_equations
 from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import ge, le
@@ -113,6 +113,6 @@ def can_be_written(e: Equation) -> bool:
 
 def unrolled_windows(program: Program) -> int:
     """Return the number of windows that the scatters of a program and those nested in it unroll."""
-    scatters = [e for p in with_nested(program) for e in p.equations if e.primitive in SCATTERS]
+    scatters = [e for e in all_equations(program) if e.primitive in SCATTERS]
     counts = [prod(e.inputs[1].type.shape[:-1]) for e in scatters]
     return sum([n for n in counts if n <= UNROLLED])

@@ -31,7 +31,6 @@ import jax
 from functrans.caching import cached, memo_as, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
@@ -40,7 +39,7 @@ from functrans.passes.kernel_expansions import FORMS, RULES, SHORTER, SUMS, Form
 from functrans.passes.kernel_operands import operands_of
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.lanes import Lanes, lanes
-from functrans.passes.rewrite import Rewriter, everywhere, uses, with_equations
+from functrans.passes.rewrite import Rewriter, all_equations, everywhere, uses, with_equations
 from functrans.passes.short_programs import LOOPS, counted
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
 from functrans.primitives.calls.jit import one_kernel
@@ -76,7 +75,8 @@ def kernels(program: Program, can_be: Check = None) -> Program:
       program: a program that is being lowered.
       can_be: returns whether XLA can compile a kernel, if that is not found out later.
     """
-    if is_kept(program) or not any([_is_considered(e) for e in program.equations]):
+    considered = [e.primitive in LOOPS or is_for_vector_code(e, False) for e in program.equations]
+    if is_kept(program) or not any(considered):
         return program
     name = kernels, can_be is None, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be))
@@ -92,10 +92,6 @@ def _with_kernels(program: Program, can_be: Check) -> Program:
     equations = [_behind_a_call(e, program, read, can_be) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
     return with_equations(program, prune(equations, program.outputs))
-
-
-def _is_considered(e: Equation) -> bool:
-    return e.primitive in LOOPS or is_for_vector_code(e, in_kernel=False)
 
 
 def plain(program: Program) -> Program:
@@ -139,12 +135,8 @@ def name_of(program: Program) -> str:
 def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Check) -> Equation:
     """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
     program."""
-    if e.primitive not in LOOPS or is_kept(whole):
-        return e
-    outputs = [v for v in e.outputs if read[v]]
-    if not outputs:
-        return e
-    if obstacle(e, whole) is not None:
+    outputs = [v for v in e.outputs if read[v]] if e.primitive in LOOPS else []
+    if not outputs or obstacle(e, whole) is not None:
         return e
     before = operands_of(e, whole, read, lambda e: why_not(e) is None)
     loop = program_of([*before, e], outputs, f"loop_{e.primitive.name}")
@@ -158,7 +150,7 @@ def _kernel(
     compile it."""
     unrolls = unrolled_windows(program) <= MOST
     expanded = everywhere(lambda p: _in_forms(p, FORMS if unrolls else SHORTER), program, f"forms {unrolls}")
-    alone = everywhere(_finished, with_short_rows_as_loops(expanded), "kernels")
+    alone = everywhere(lambda p: _kept(computed_before(p)), with_short_rows_as_loops(expanded), "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
@@ -177,10 +169,6 @@ def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
         return bind(e.primitive, values, e.params)
 
     return stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
-
-
-def _finished(program: Program) -> Program:
-    return _kept(computed_before(program))
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -286,8 +274,7 @@ def _all_operations(program: Program) -> int:
 @memoized
 def _large_products(program: Program) -> list[Equation]:
     """Return the products in a program and the programs nested in it for which a library is faster."""
-    equations = [e for p in with_nested(program) for e in p.equations]
-    return [e for e in equations if e.primitive is dot_general and products(e) > SUMS]
+    return [e for e in all_equations(program) if e.primitive is dot_general and products(e) > SUMS]
 
 
 @memoized

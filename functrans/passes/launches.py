@@ -22,12 +22,18 @@ from typing import Any
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Program, program_of
-from functrans.ir.text import with_nested
 from functrans.ir.types import dtype_class
 from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
 from functrans.passes.kernel_factorizations import FACTORIZATIONS, is_a_loop
 from functrans.passes.kernels import LOOPS, is_kept
-from functrans.passes.rewrite import Replaced, derived, everywhere, replaced_programs, replacing
+from functrans.passes.rewrite import (
+    Replaced,
+    all_equations,
+    derived,
+    everywhere,
+    replaced_programs,
+    replacing,
+)
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
@@ -69,10 +75,9 @@ def fewer_launches(program: Program, joins: bool = True) -> Program:
 
 def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
     """Yield each loop of a program of which one turn runs several steps on a GPU, and how many."""
-    for p in with_nested(fewer_launches(program)):
-        for e in p.equations:
-            if e.primitive is scan and e.params.get("unroll", 1) > 1:
-                yield e, e.params["unroll"]
+    for e in all_equations(fewer_launches(program)):
+        if e.primitive is scan and e.params.get("unroll", 1) > 1:
+            yield e, e.params["unroll"]
 
 
 def _product(e: Equation, _: Any) -> Replaced | None:
@@ -175,7 +180,7 @@ def _apart(xs: Sequence[Any], groups: list[list[int]], axis: int) -> list[Any]:
 @memoized
 def _equations(program: Program) -> int:
     """Return the number of equations of a body; 0 if its steps are not small."""
-    equations = [e for p in with_nested(program) for e in p.equations]
+    equations = all_equations(program)
     return len(equations) if all(map(_is_small, equations)) else 0
 
 

@@ -22,6 +22,7 @@ from functrans.caching import cached
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed_all
 from functrans.ir.source import Source
+from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
@@ -114,6 +115,11 @@ def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> di
             value = tuple([new.get(p, p) for p in value])
         made[name] = value
     return made
+
+
+def all_equations(program: Program) -> list[Equation]:
+    """Return the equations of a program and of those nested in it."""
+    return [e for p in with_nested(program) for e in p.equations]
 
 
 # --- equations ------------------------------------------------------------------------------------

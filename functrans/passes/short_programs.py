@@ -11,8 +11,8 @@ from math import inf
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Program
-from functrans.ir.text import with_nested
 from functrans.passes.kernel_expansions import FORMS
+from functrans.passes.rewrite import all_equations
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.calls.jit import jit, outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -47,7 +47,7 @@ def is_short(program: Program) -> bool:
     straight += bytes_of(*program.in_types, *program.out_types) / _BYTES
     if straight + in_loops > _SHORT_LOOP:
         return False
-    equations = [e for p in with_nested(program) for e in p.equations]
+    equations = all_equations(program)
     sizes = [bytes_of(v.type) for e in equations for v in (*e.inputs, *e.outputs)]
     if straight > _SHORT and max(sizes, default=0) > _FEW_NUMBERS:
         return False
