@@ -95,20 +95,18 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
         raise NotByLane
     results = [b.results.get(v) for v in e.outputs[layout.carry :]]
     stacks = [x for x in results if x is not None]
-    scanned = [v.array for v, d in zip(arrays, in_place, strict=True) if d is None]
+    sliced = [v.array for v, d in zip(arrays, in_place, strict=True) if d is None]
     at = iota(dtype=INDEX.dtype, shape=(length,), dimension=0)
-    n, m = len(consts) + layout.carry, len(stacks)
+    n, m = layout.carry, layout.carry + len(stacks)
     found: list[Value] = []
 
     def step(axes: Axes, *xs: Any) -> list[Any]:
-        into, at, given = iter(xs[n : n + m]), xs[n + m], iter(xs[n + m + 1 :])
+        into, at, given = iter(xs[n:m]), xs[m], iter(xs[m + 1 :])
         slices = [
             Value(next(given), row) if d is None else Value(b.row(v.array, at, d), d)
             for v, row, d in zip(arrays, rows, in_place, strict=True)
         ]
-        fixed = [v._replace(array=x) for v, x in zip(consts, xs, strict=False)]
-        carried = map(Value, xs[len(consts) : n], axes)
-        found[:] = b.run(e.params["program"], [*fixed, *carried, *slices])
+        found[:] = b.run(e.params["program"], [*consts, *map(Value, xs[:n], axes), *slices])
         state, made = layout.results(found)
         ends = [b.along(v, d) for v, d in zip(state, axes, strict=True)]
         pairs = [*zip(made, results, strict=True)]
@@ -118,19 +116,18 @@ def _looped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
         return [*ends, *written, *[v.array for v, x in pairs if x is None]]
 
     def attempt(axes: Axes) -> tuple[tuple[Program, list[Any]], Axes]:
-        start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
-        given = [*[v.array for v in consts], *start, *stacks, at, *scanned]
-        types = [typeof(x) if i < n + m else typeof(x).without_axis(0) for i, x in enumerate(given)]
+        given = [*[b.along(v, d) for v, d in zip(carry, axes, strict=True)], *stacks, at, *sliced]
+        types = [typeof(x) if i < m else typeof(x).without_axis(0) for i, x in enumerate(given)]
         body = stage(partial(step, axes), types, e.params["program"].name)
-        return (body, given), [v.axis for v in found[: layout.carry]]
+        return (body, given), [v.axis for v in found[:n]]
 
     (body, given), axes = _settled_loop(b, [v.axis for v in carry], attempt)
     body, captured = hoist_constants(body)
-    params = {**e.params, "program": body, "consts": len(captured) + len(consts), "carry": layout.carry + m}
+    params = {**e.params, "program": body, "consts": len(captured), "carry": m}
     outs = iter(bind(e.primitive, (*captured, *given), params))
     yield from [Value(next(outs), d) for d in axes]
     wholes = [next(outs) for _ in stacks]
-    for v, x in zip(found[layout.carry :], results, strict=True):
+    for v, x in zip(found[n:], results, strict=True):
         if x is not None:
             stack = wholes.pop(0)
             yield Value(stack) if v.axis is None else Value(stack, is_whole=True, lanes=v.axis + 1)
@@ -142,45 +139,32 @@ def _while(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     """Run a loop as long as one of the block's lanes goes on: the others have to stay as they are."""
     cond, body = e.params["cond"], e.params["body"]
     first, fixed, carry = while_operands([*map(b.part, values)], e.params)
-    n, m = len(first), len(first) + len(fixed)
     test = _test_by_lane(e, b.outside)
-    consts = [v.array for v in (*first, *fixed)]
-    types = [*map(typeof, consts)]
-
-    def run(program: Program, fixed: Sequence[Value], axes: Axes, xs: Sequence[Any]) -> list[Value]:
-        given = [v._replace(array=x) for v, x in zip(fixed, xs, strict=False)]
-        return b.run(program, [*given, *map(Value, xs[len(fixed) :], axes)])
 
     def attempt(axes: Axes) -> tuple[tuple[Program, list[Any]], Axes]:
         found: list[Value] = []
 
         def step(*xs: Any) -> list[Any]:
-            found[:] = run(body, fixed, axes, xs)
+            found[:] = b.run(body, [*fixed, *map(Value, xs, axes)])
             return [b.along(v, d) for v, d in zip(found, axes, strict=True)]
 
         start = [b.along(v, d) for v, d in zip(carry, axes, strict=True)]
-        made = stage(step, [*types[n:], *map(typeof, start)], body.name)
+        made = stage(step, [*map(typeof, start)], body.name)
         return (made, start), [v.axis for v in found]
 
     (made, start), axes = _settled_loop(b, [v.axis for v in carry], attempt)
 
     def goes_on(*xs: Any) -> list[Any]:
-        (v,) = run(test or cond, first, axes, xs)
-        if test is None:
-            if v.axis is not None:
-                raise NotByLane
-            return [v.array]
-        if v.axis not in (None, 0):
+        (v,) = b.run(test or cond, [*first, *map(Value, xs, axes)])
+        if v.axis is not None and (test is None or v.axis != 0):
             raise NotByLane
         # If its elements are not the lanes, each block goes on until the last of all.
-        return [bind(reduce_or, (v.array,), {"axes": (0,)})]
+        return [v.array if test is None else bind(reduce_or, (v.array,), {"axes": (0,)})]
 
-    tested = stage(goes_on, [*types[:n], *map(typeof, start)], cond.name)
-    (tested, more), (made, captured) = hoist_constants(tested), hoist_constants(made)
-    how = {"cond_consts": len(more) + n, "body_consts": len(captured) + m - n}
-    operands = [*more, *consts[:n], *captured, *consts[n:], *start]
-    outs = bind(e.primitive, operands, {"cond": tested, "body": made, **how})
-    yield from map(Value, outs, axes)
+    made, captured = hoist_constants(made)
+    tested, more = hoist_constants(stage(goes_on, [*map(typeof, start)], cond.name))
+    params = {"cond": tested, "body": made, "cond_consts": len(more), "body_consts": len(captured)}
+    yield from map(Value, bind(e.primitive, [*more, *captured, *start], params), axes)
 
 
 def _test_by_lane(e: Equation, outside: Sequence[Equation]) -> Program | None:
