@@ -36,7 +36,6 @@ from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
 from functrans.passes.kernel_expansions import FORMS, RULES, SHORTER, SUMS, Form, products
-from functrans.passes.kernel_operands import operands_of
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, all_equations, everywhere, uses, with_equations
@@ -169,6 +168,50 @@ def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
         return bind(e.primitive, values, e.params)
 
     return stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
+
+
+# --- operands that are computed in the kernel -----------------------------------------------------
+#
+#     slice x;  slice x;  slice x;  ...  one_kernel ...   ->   one_kernel[slices, ...] x
+#
+# A loop over a state of many numbers reads each from an array before its first step, and its backward loop
+# reads as many cotangents. XLA starts each such operation separately, and gives half of them to another
+# thread if there are more than eight, which takes longer than all of them.
+
+_MANY_OPERANDS = 4  # operations; fewer are left where they are
+_SMALL_OPERAND = 64  # elements
+
+
+def operands_of(
+    loop: Equation, program: Program, read: Counter[Any], fits: Callable[[Equation], bool]
+) -> list[Equation]:
+    """Return the equations that compute small operands of a loop, in their order, if there are many: moves of
+    elements, and operations by element that nothing else reads. `fits`: whether one may be in a kernel."""
+    makers = _makers(program)
+    found: dict[int, Equation] = {}
+    waiting, inside = [*loop.inputs], Counter(loop.inputs)
+    while waiting:
+        place, e = makers.get(waiting.pop(), (-1, loop))
+        if e is loop or place in found or not _is_small_operand(e) or not fits(e):
+            continue
+        is_read_here = all([inside[v] == read[v] for v in e.outputs])
+        if is_read_here or isinstance(e.primitive, Structural):
+            found[place] = e
+        if is_read_here:
+            waiting += e.inputs
+            inside.update(e.inputs)
+    return [found[place] for place in sorted(found)] if len(found) >= _MANY_OPERANDS else []
+
+
+@memoized
+def _makers(program: Program) -> dict[Any, tuple[int, Equation]]:
+    """Return the equation that computes each value, and its place."""
+    return {v: (i, e) for i, e in enumerate(program.equations) for v in e.outputs}
+
+
+def _is_small_operand(e: Equation) -> bool:
+    known = isinstance(e.primitive, (Elementwise, Structural))
+    return known and max([v.type.size for v in e.outputs]) <= _SMALL_OPERAND
 
 
 # --- the choice -----------------------------------------------------------------------------------
