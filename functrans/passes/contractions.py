@@ -28,7 +28,7 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -128,6 +128,9 @@ class Sink(NamedTuple):
     way: WholeBatch | ByExample
 
 
+Plans = dict[Var, tuple[Sink, list[Equation]]]  # the result of a sum -> how, and what that removes
+
+
 class Cluster(NamedTuple):
     """Values connected by elementwise operations, and the sums that they end in."""
 
@@ -160,8 +163,11 @@ class _Search:
         self.read_by = readers_of(self.program)
         for e in equations:
             if e.primitive is mul or e.primitive is div:
-                self.scaled.update(self._scales(*e.inputs))
-        plans: dict[Var, tuple[Sink, list[Equation]]] = {}  # the result of a sum -> what it removes
+                for scaled, scale in (e.inputs, e.inputs[::-1]):
+                    by = self.made_by.get(scale)
+                    if by is not None and by.primitive is broadcast_in_dim:
+                        self.scaled.add((scaled, by.inputs[0]))
+        plans: Plans = {}
         for e in sorted(large, key=self.cost, reverse=True):
             cluster = self.cluster(e.outputs[0])
             if cluster is None:
@@ -173,25 +179,7 @@ class _Search:
                 plans.update([(s.equation.outputs[0], (s, removed)) for s in sinks])
                 ways = [s.way for s in sinks if isinstance(s.way, ByExample) and s.way.gram]
                 self.multiplied.update([v for way in ways for v in way.leaves])
-
-        def cheaper(e: Equation, known: dict[Var, Any]) -> Replaced | None:
-            if e.outputs[0] not in plans:
-                return None
-            sink, removed = plans[e.outputs[0]]
-            made = _emitted(sink)
-            names = dict(zip(made.inputs, renamed_all(sink.way.leaves, known), strict=True))
-            equations = [renamed(n, names) for n in made.equations]
-            (known[e.outputs[0]],) = renamed_all(made.outputs, names)
-            return Replaced(equations, removed)
-
-        return replacing(self.program, _SINKS, cheaper)
-
-    def _scales(self, x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield x with the value that is broadcast to y, and y with that of x."""
-        for scaled, scale in ((x, y), (y, x)):
-            e = self.made_by.get(scale)
-            if e is not None and e.primitive is broadcast_in_dim:
-                yield scaled, e.inputs[0]
+        return replacing(self.program, _SINKS, partial(_by_plan, plans))
 
     # --- values that can be removed
 
@@ -341,6 +329,18 @@ class _Search:
         norm. Until then the values stay in memory."""
         after = depending(self.program.equations, [v for e in cluster.sinks for v in e.outputs])
         return self.may_wait(cluster) and not all([after.isdisjoint(e.inputs) for e in cluster.sinks])
+
+
+def _by_plan(plans: Plans, e: Equation, known: dict[Var, Any]) -> Replaced | None:
+    """Replace a sum that there is a plan for."""
+    if e.outputs[0] not in plans:
+        return None
+    sink, removed = plans[e.outputs[0]]
+    made = _emitted(sink)
+    names = dict(zip(made.inputs, renamed_all(sink.way.leaves, known), strict=True))
+    equations = [renamed(n, names) for n in made.equations]
+    (known[e.outputs[0]],) = renamed_all(made.outputs, names)
+    return Replaced(equations, removed)
 
 
 def _emitted(sink: Sink) -> Program:

@@ -289,7 +289,7 @@ def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
     if not (e.primitive.in_kernel or _is_expanded(e)):
         return Obstacle(e, "calls a library")
-    if not _has_elements(e):
+    if not all([_size(v.type) for v in (*e.inputs, *e.outputs)]):
         return Obstacle(e, "has empty operands, or keys of another generator")
     if (found := next(filter(None, map(_obstacle, e.programs)), None)) is not None:
         return found
@@ -330,10 +330,6 @@ def _obstacle(program: Program) -> Obstacle | None:
 def _size(t: ArrayType) -> int:
     """Return the number of elements; 0 for keys of generators that are XLA library calls."""
     return 0 if "key" in str(t.dtype) != _KEYS else prod(t.shape)
-
-
-def _has_elements(e: Equation) -> bool:
-    return all([_size(v.type) for v in (*e.inputs, *e.outputs)])
 
 
 def _elements(e: Equation) -> int:

@@ -141,9 +141,10 @@ def _scan(e: Equation) -> Simpler:
     replaced = _unchanged(loop)
     loop.consts += [a for a in loop.arrays if a[1].__class__ is Literal]
     loop.arrays = [a for a in loop.arrays if a[1].__class__ is not Literal]
-    may_leave = is_pure if e.params["length"] else _never
-    body = e.params["program"].equations
-    before, equations, ends, loop.consts = _simplified(body, loop.outputs, loop.consts, may_leave)
+    body, length = e.params["program"].equations, e.params["length"]
+    before, equations, ends, loop.consts = _simplified(
+        body, loop.outputs, loop.consts, lambda e: length > 0 and is_pure(e)
+    )
     return before, loop.scan(e, HOW, equations, ends), replaced
 
 
@@ -224,11 +225,6 @@ def _simplified(
 
 def _may_leave_while(e: Equation) -> bool:
     return not e.primitive.holds_programs and is_pure(e)
-
-
-def _never(e: Equation) -> bool:
-    """Nothing is computed before a loop that takes no step."""
-    return False
 
 
 def _stays_cheap(e: Equation) -> bool:
