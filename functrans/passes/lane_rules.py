@@ -268,14 +268,13 @@ def _joined(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     return Kept(axis, axes=[axis] * len(values))
 
 
-def _along(*names: str, drops: bool = False) -> Callable[..., Kept]:
-    """Return the rule of an operation along axes with these parameters, which are not those of lanes.
+def _along(name: str, drops: bool = False) -> Callable[..., Kept]:
+    """Return the rule of an operation along the axes of this parameter, which are not those of lanes.
     `drops`: the results do not have these axes."""
 
     def rule(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
-        axis = _axis_of(values)
-        found = [e.params[name] for name in names]
-        along = [a for x in found for a in (x if isinstance(x, tuple) else (x,))]
+        axis, found = _axis_of(values), e.params[name]
+        along = found if isinstance(found, tuple) else (found,)
         if axis in along:
             raise NotByLane
         return Kept(axis - sum([a < axis for a in along]) if drops else axis)
