@@ -69,14 +69,6 @@ class Form(NamedTuple):
 # --- random bits ----------------------------------------------------------------------------------
 
 
-def _words(e: Equation) -> int:
-    """Return how many words an equation hashes to random bits or keys by itself; 0 if it is another."""
-    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
-    if e.primitive not in (random_bits, random_split) or not is_ours(**how):
-        return 0
-    return e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
-
-
 def _as_vectors(primitive: Any) -> Callable[..., Any]:
     """Return the form of few random bits or keys: those of VECTORS words, of which the first are taken."""
 
@@ -89,10 +81,12 @@ def _as_vectors(primitive: Any) -> Callable[..., Any]:
     return write
 
 
-def are_few_words(e: Equation) -> bool:
+def _are_few_words(e: Equation) -> bool:
     """Return whether these are so few random bits or keys of one key that LLVM hashes them one by one."""
-    n = _words(e)
-    return 2 < n < VECTORS and n & (n - 1) > 0 and e.inputs[0].type.ndim == 1
+    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
+    n = e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
+    few = 2 < n < VECTORS and n & (n - 1) > 0
+    return few and is_ours(**how) and e.inputs[0].type.ndim == 1
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -320,7 +314,7 @@ FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _work, _sums_many),
     **{p: Form(write, takes, _whole) for p, (write, takes) in FACTORIZATIONS.items()},
-    **{p: Form(_as_vectors(p), are_few_words, _whole) for p in (random_bits, random_split)},
+    **{p: Form(_as_vectors(p), _are_few_words, _whole) for p in (random_bits, random_split)},
     sort: Form(_sorted, _are_few_numbers, _comparisons),
     **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
 }
