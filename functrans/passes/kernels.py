@@ -137,8 +137,7 @@ def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Chec
     outputs = [v for v in e.outputs if read[v]] if e.primitive in LOOPS else []
     if not outputs or obstacle(e, whole) is not None:
         return e
-    before = operands_of(e, whole, read, lambda e: why_not(e) is None)
-    loop = program_of([*before, e], outputs, f"loop_{e.primitive.name}")
+    loop = program_of([*_operands_of(e, whole, read), e], outputs, f"loop_{e.primitive.name}")
     return _kernel(e, loop.inputs, outputs, loop, can_be)
 
 
@@ -182,17 +181,15 @@ _MANY_OPERANDS = 4  # operations; fewer are left where they are
 _SMALL_OPERAND = 64  # elements
 
 
-def operands_of(
-    loop: Equation, program: Program, read: Counter[Any], fits: Callable[[Equation], bool]
-) -> list[Equation]:
+def _operands_of(loop: Equation, program: Program, read: Counter[Any]) -> list[Equation]:
     """Return the equations that compute small operands of a loop, in their order, if there are many: moves of
-    elements, and operations by element that nothing else reads. `fits`: whether one may be in a kernel."""
+    elements, and operations by element that nothing else reads."""
     makers = _makers(program)
     found: dict[int, Equation] = {}
     waiting, inside = [*loop.inputs], Counter(loop.inputs)
     while waiting:
         place, e = makers.get(waiting.pop(), (-1, loop))
-        if e is loop or place in found or not _is_small_operand(e) or not fits(e):
+        if e is loop or place in found or not _is_small_operand(e) or why_not(e) is not None:
             continue
         is_read_here = all([inside[v] == read[v] for v in e.outputs])
         if is_read_here or isinstance(e.primitive, Structural):
