@@ -145,11 +145,6 @@ def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
     return jax.numpy.concatenate([*[part.reshape(half) for part in made], rest])
 
 
-def crossed_sum(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Compute `sum_ij x[i, j] y[j, i]`."""
-    return jax.numpy.sum(crossed(x, y))
-
-
 def has_few_terms(
     x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
 ) -> bool:

@@ -176,8 +176,7 @@ def bind(program: Program, operands: Sequence[Any], preparation: Preparation = A
 @memoized
 def mesh_of(program: Program) -> Any:
     """Return the device mesh of a program's shardings, or None."""
-    equations = [e for p in with_nested(program) for e in p.equations]
-    meshes = [e.primitive.mesh(e.params) for e in equations]
+    meshes = [e.primitive.mesh(e.params) for p in with_nested(program) for e in p.equations]
     return next((m for m in meshes if m is not None), None)
 
 
@@ -187,7 +186,7 @@ def _abstract_eval(*avals: Any, program: Program, preparation: Preparation = AS_
     if laid_out_by_type(avals):
         alone = len(program.equations) == 1 and not program.equations[0].primitive.holds_programs
         given = () if alone else avals
-        layouts = memo(program, _layouts)
+        layouts = _layouts(program)
         made = [a.update(sharding=s or _like(a, given)) for a, s in zip(made, layouts, strict=True)]
     varying = frozenset().union(*[a.mat.varying for a in avals])
     if varying:
@@ -202,6 +201,7 @@ def _like(result: Any, operands: Sequence[Any]) -> Any:
     return next((a.sharding for a in operands if a.shape == result.shape), result.sharding)
 
 
+@memoized
 def _layouts(program: Program) -> list[Any]:
     """Return each output's sharding over explicit axes, part of its type in JAX, or None."""
     asked: dict[Any, Any] = {}
@@ -210,7 +210,7 @@ def _layouts(program: Program) -> list[Any]:
         if e.primitive is sharding_constraint:
             asked[e.outputs[0]] = of_type(e.params["sharding"], e.outputs[0].type.ndim)
         elif inner.__class__ is Program and inner.out_types == tuple([v.type for v in e.outputs]):
-            asked.update(zip(e.outputs, memo(inner, _layouts), strict=True))
+            asked.update(zip(e.outputs, _layouts(inner), strict=True))
     return [asked.get(v) for v in program.outputs]
 
 

@@ -85,11 +85,8 @@ def _with_literal(e: Equation) -> tuple[Any, Any]:
 
 def _negative(w: Rewriter, v: Any) -> Any:
     """Return x if v is -x, or None."""
-    e = w.made_by.get(v)
-    if e is None or e.primitive is not neg:
-        return None
-    w.seen.append(e)
-    return e.inputs[0]
+    e = w.made(v, neg)
+    return None if e is None else e.inputs[0]
 
 
 # --- sums and products ----------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from functrans import errors
 from functrans.caching import cached, memo
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import here, location
-from functrans.ir.text import with_nested
 from functrans.passes.kernels import LOOPS
+from functrans.passes.rewrite import all_equations
 from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
 from functrans.primitives.reductions.folds import Reduction
 
@@ -104,12 +104,12 @@ def wanted(program: Program, platform: str) -> Wanted | None:
 
 
 def _on_gpu(program: Program) -> Wanted | None:
-    loop = next((e for e in _equations(program) if e.primitive in LOOPS), None)
+    loop = next((e for e in all_equations(program) if e.primitive in LOOPS), None)
     return Wanted(SMALL_GRAPHS, loop, "a loop, whose steps are started as graphs") if loop else None
 
 
 def _on_cpu(program: Program) -> Wanted | None:
-    equations = _equations(program)
+    equations = all_equations(program)
     convolutions = [e for e in equations if e.primitive is conv_general_dilated]
     if not convolutions:
         return None
@@ -124,10 +124,6 @@ def _on_cpu(program: Program) -> Wanted | None:
 
 
 _RULES: dict[str, Callable[[Program], Wanted | None]] = {"cpu": _on_cpu, "gpu": _on_gpu}
-
-
-def _equations(program: Program) -> list[Equation]:
-    return [e for p in with_nested(program) for e in p.equations]
 
 
 def _is_statistic(e: Equation, rank: int) -> bool:

@@ -20,7 +20,7 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal
-from functrans.passes.rewrite import Rewriter
+from functrans.passes.rewrite import Rewriter, behind
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise, add
 from functrans.primitives.indexing.scatter import scatter, scatter_add
@@ -123,12 +123,8 @@ def _anywhere(w: Rewriter) -> Anywhere:
 def is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
     """Return whether a value is a contraction, or rows scattered into zeros, larger than its
     operands."""
-    e = made_by.get(v)
-    while e is not None and e.primitive in _MOVES:
-        e = made_by.get(e.inputs[0])
-    if e is None:
-        return False
-    return all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
+    e = behind(made_by, v, _MOVES)
+    return e is not None and all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
 
 
 # --- rules for their users ------------------------------------------------------------------------
@@ -207,9 +203,7 @@ def split_of_joined(w: Rewriter, e: Equation) -> Any:
 def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
     """Return whether a value is a, possibly transposed, batched contraction larger than its
     operands."""
-    e = made_by.get(v)
-    while e is not None and e.primitive is transpose:
-        e = made_by.get(e.inputs[0])
+    e = behind(made_by, v, (transpose,))
     if e is None or e.primitive is not dot_general or not is_grown(made_by, v):
         return False
     return not {*e.params["lhs"]}.intersection(e.params["rhs"]).isdisjoint(e.params["out"])

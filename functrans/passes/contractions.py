@@ -28,8 +28,9 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -43,7 +44,7 @@ from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
-from functrans.passes.rewrite import everywhere, program_pass, readers_of, rewritten
+from functrans.passes.rewrite import Replaced, everywhere, program_pass, readers_of, replacing
 from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,
@@ -59,6 +60,7 @@ from functrans.passes.sums_of_products import (
 )
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general, flops
+from functrans.primitives.dependence import depending
 from functrans.primitives.elementwise.arithmetic import max_
 from functrans.primitives.elementwise.families import div, mul
 from functrans.primitives.elementwise.selection import select_n
@@ -70,6 +72,7 @@ from functrans.trace import literal, provenance, stage, typeof
 LARGE = 1 << 20  # bytes
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
+_SINKS = frozenset([reduce_sum, dot_general, slice_])
 SOURCES = frozenset([dot_general, scatter, scatter_add])
 MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
@@ -125,6 +128,9 @@ class Sink(NamedTuple):
     way: WholeBatch | ByExample
 
 
+Plans = dict[Var, tuple[Sink, list[Equation]]]  # the result of a sum -> how, and what that removes
+
+
 class Cluster(NamedTuple):
     """Values connected by elementwise operations, and the sums that they end in."""
 
@@ -143,7 +149,7 @@ class _Search:
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
         self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
-        self.costs: dict[Equation, float] = {}
+        self.cost: Callable[[Equation], float] = cache(partial(_cost, self.machine))
         self.scaled: set[tuple[Any, Any]] = set()  # values that are multiplied by a broadcast one
 
     def rewritten(self) -> Program:
@@ -157,29 +163,23 @@ class _Search:
         self.read_by = readers_of(self.program)
         for e in equations:
             if e.primitive is mul or e.primitive is div:
-                self.scaled.update(self._scales(*e.inputs))
-        plans: dict[Equation, Sink] = {}
-        notes = []
+                for scaled, scale in (e.inputs, e.inputs[::-1]):
+                    by = self.made_by.get(scale)
+                    if by is not None and by.primitive is broadcast_in_dim:
+                        self.scaled.add((scaled, by.inputs[0]))
+        plans: Plans = {}
         for e in sorted(large, key=self.cost, reverse=True):
             cluster = self.cluster(e.outputs[0])
             if cluster is None:
                 continue
             self.settled.update(cluster.values)
             sinks = self.cheaper(cluster)
-            if sinks and not any([s.equation in plans for s in sinks]):
-                plans.update([(s.equation, s) for s in sinks])
+            if sinks and plans.keys().isdisjoint([s.equation.outputs[0] for s in sinks]):
+                removed = [self.made_by[v] for v in cluster.values]
+                plans.update([(s.equation.outputs[0], (s, removed)) for s in sinks])
                 ways = [s.way for s in sinks if isinstance(s.way, ByExample) and s.way.gram]
                 self.multiplied.update([v for way in ways for v in way.leaves])
-                removed = [self.made_by[v] for v in cluster.values]
-                notes += [(s.equation.primitive.name, (s.equation, *removed)) for s in sinks]
-        return self._replaced(plans, notes) if plans else self.program
-
-    def _scales(self, x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
-        """Yield x with the value that is broadcast to y, and y with that of x."""
-        for scaled, scale in ((x, y), (y, x)):
-            e = self.made_by.get(scale)
-            if e is not None and e.primitive is broadcast_in_dim:
-                yield scaled, e.inputs[0]
+        return replacing(self.program, _SINKS, partial(_by_plan, plans))
 
     # --- values that can be removed
 
@@ -221,14 +221,11 @@ class _Search:
     def _is_sink(self, e: Equation) -> bool:
         """Return whether an equation is a sum in float32 or wider. A narrower one rounds, and
         squares overflow."""
-        p = e.primitive
-        if p is not reduce_sum and p is not dot_general and p is not slice_:
+        if e.primitive not in _SINKS or e.outputs[0].type.dtype.itemsize < 4:
             return False
-        if e.outputs[0].type.dtype.itemsize < 4:
-            return False
-        if p is slice_:
+        if e.primitive is slice_:
             return is_diagonal(self.made_by, e)
-        return p is reduce_sum or plain_dot(e)
+        return e.primitive is reduce_sum or plain_dot(e)
 
     def _is_seen_through(self, e: Equation) -> bool:
         if e.primitive not in SEEN_THROUGH or e.primitive is slice_:
@@ -320,13 +317,6 @@ class _Search:
                 read += self.read_by[e.outputs[0]]
         return sum(map(_is_source, read))
 
-    def cost(self, e: Equation) -> float:
-        """Return `_cost`, cached."""
-        found = self.costs.get(e)
-        if found is None:
-            found = self.costs[e] = _cost(e, self.machine)
-        return found
-
     def bytes_made(self, cluster: Cluster) -> int:
         """Return the memory of the values that are not fused into their users."""
         return sum([bytes_of(v.type) for v in cluster.values if _is_source(self.made_by[v])])
@@ -337,35 +327,20 @@ class _Search:
     def waits(self, cluster: Cluster) -> bool:
         """Return whether one of the sums depends on another, as a clipped gradient does on its
         norm. Until then the values stay in memory."""
-        if not self.may_wait(cluster):
-            return False
-        after: set[Var] = set()
-        for e in self.program.equations:
-            waits = not after.isdisjoint(e.inputs)
-            if e in cluster.sinks:
-                if waits:
-                    return True
-                after.update(e.outputs)
-            elif waits:
-                after.update(e.outputs)
-        return False
+        after = depending(self.program.equations, [v for e in cluster.sinks for v in e.outputs])
+        return self.may_wait(cluster) and not all([after.isdisjoint(e.inputs) for e in cluster.sinks])
 
-    # --- the new program
 
-    def _replaced(self, plans: dict[Equation, Sink], notes: list[Any]) -> Program:
-        known: dict[Var, Any] = {}
-        equations: list[Equation] = []
-        for e in self.program.equations:
-            sink = plans.get(e)
-            if sink is None:
-                equations.append(renamed(e, known))
-                continue
-            made = _emitted(sink)
-            names = dict(zip(made.inputs, renamed_all(sink.way.leaves, known), strict=True))
-            equations += [renamed(n, names) for n in made.equations]
-            (known[e.outputs[0]],) = renamed_all(made.outputs, names)
-        outputs = renamed_all(self.program.outputs, known)
-        return rewritten(self.program, equations, outputs, notes)
+def _by_plan(plans: Plans, e: Equation, known: dict[Var, Any]) -> Replaced | None:
+    """Replace a sum that there is a plan for."""
+    if e.outputs[0] not in plans:
+        return None
+    sink, removed = plans[e.outputs[0]]
+    made = _emitted(sink)
+    names = dict(zip(made.inputs, renamed_all(sink.way.leaves, known), strict=True))
+    equations = [renamed(n, names) for n in made.equations]
+    (known[e.outputs[0]],) = renamed_all(made.outputs, names)
+    return Replaced(equations, removed)
 
 
 def _emitted(sink: Sink) -> Program:
@@ -399,7 +374,7 @@ def _sums_many(e: Equation) -> bool:
     return math.prod([n for name, n in sizes if name not in out]) >= MANY
 
 
-def _cost(e: Equation, m: Machine) -> float:
+def _cost(m: Machine, e: Equation) -> float:
     """Estimate the cost of an equation as it is. Elementwise ones are fused into their users."""
     t = e.outputs[0].type
     if e.primitive is dot_general:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Origin, Program, Var, copied, hoist_constants
+from functrans.ir.program import Equation, Origin, Program, Var, copied
 from functrans.ir.types import ArrayType
 from functrans.passes.contraction_order import Leaf, Order, Pair, Plan
 from functrans.passes.redundancy import common_subexpressions
@@ -19,12 +19,12 @@ from functrans.passes.rewrite import rewritten
 from functrans.passes.sums_of_products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scan, scanned
 from functrans.primitives.elementwise.arithmetic import max_
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import transpose
-from functrans.trace import literal, stage, typeof
+from functrans.trace import literal
 
 NAME = "by_example"  # the name of the loops' programs
 
@@ -93,33 +93,20 @@ class ByExample:
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         """Emit the loop; return its result, of type t."""
-        fixed = [v for v in self.leaves if v not in self.sliced]
         moved = []
         for v, at in self.sliced.items():
             x = values[v]
             order = (at, *[i for i in range(len(v.type.shape)) if i != at])
             moved.append(x if at == 0 else transpose(x, permutation=order))
 
-        def step(*given: Any) -> list[Any]:
-            inside = dict(zip((*fixed, *self.sliced), given, strict=True))
+        def step(*slices: Any) -> list[Any]:
+            inside = {**values, **dict(zip(self.sliced, slices, strict=True))}
             x = self.order.emit(self.plans, inside, self.type)
             if self.gram:
                 return [max_(x, literal(0, self.type))]  # for its square root
             return [reduce_sum(mul(x, x), axes=tuple(range(len(self.type.shape))))]
 
-        slices = [typeof(x).update(shape=typeof(x).shape[1:]) for x in moved]
-        program = stage(step, [*[v.type for v in fixed], *slices], NAME)
-        program, captured = hoist_constants(program)
-        (n,) = scan(
-            *captured,
-            *[values[v] for v in fixed],
-            *moved,
-            program=program,
-            length=self.length,
-            consts=len(captured) + len(fixed),
-            carry=0,
-        )
-        return n
+        return scanned(step, [], moved, self.length, NAME)[0]
 
 
 def _keeps_first(e: Equation) -> bool:

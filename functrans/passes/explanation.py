@@ -192,18 +192,13 @@ def short(n: int) -> str:
 
 def _described(rewrites: Sequence[Rewrite]) -> list[str]:
     """Return a line per kind of rewrite and place: count, primitive, the user's lines."""
-    places = Counter([(what, _places(joined)) for what, joined in rewrites])
+    places = Counter([(what, tuple(dict.fromkeys(map(_place, joined)))) for what, joined in rewrites])
     lines = []
     for (what, where), n in places.items():
         times = f"{n} x " if n > 1 else ""
         lines.append(f"    {times}{what}: {where[0]}")
         lines += [f"        and {place}" for place in where[1:]]
     return lines
-
-
-def _places(joined: Sequence[Equation]) -> tuple[str, ...]:
-    """Return the user's lines of equations, without duplicates."""
-    return tuple(dict.fromkeys([_place(e) for e in joined]))
 
 
 def _place(e: Equation) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.types import dtype_class
-from functrans.passes.rewrite import Rewriter
+from functrans.passes.rewrite import Rewriter, derived, with_equations
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -26,13 +26,10 @@ from functrans.primitives.shape.moving import Structural, broadcast_in_dim, resh
 from functrans.trace import stage
 
 
+@memoized
 def unfused(program: Program, on_this_cpu: bool) -> Program:
     """Return the program with all of these operations kept apart, or, for the CPU of another
     machine, large broadcasts only; the same object if there are none."""
-    return memo(program, _unfused, on_this_cpu)
-
-
-def _unfused(program: Program, on_this_cpu: bool) -> Program:
     settled = program.marks.settled
     for rewrite in (apart, computed_once, side_by_side, by_rows, hashes_apart) if on_this_cpu else (apart,):
         program = rewrite(program)
@@ -76,11 +73,8 @@ def apart(program: Program) -> Program:
 
     for e in program.equations:
         inputs = [own(v, e) for v in e.inputs]
-        if inputs != [*e.inputs]:
-            e = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
-        equations.append(e)
-    made = len(equations) > len(program.equations)
-    return program.replace(equations=equations) if made else program
+        equations.append(e if inputs == [*e.inputs] else derived(e, inputs))
+    return with_equations(program, equations)
 
 
 def _repeats(e: Equation) -> bool:
@@ -129,8 +123,7 @@ def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program
         inside = program_of([e], e.outputs, e.primitive.name)
         return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
 
-    equations = [*map(alone, program.equations)]
-    return program if equations == program.equations else program.replace(equations=equations)
+    return with_equations(program, [*map(alone, program.equations)])
 
 
 # --- columns that are written side by side ---------------------------------------------------------
@@ -231,8 +224,7 @@ def computed_before(program: Program) -> Program:
             equations[-1] = Equation(e.primitive, e.inputs, (kept,), e.params, *about)
             equations.append(Equation(optimization_barrier, (kept,), (v,), {}, *about))
             anew[v] = 0
-    made = len(equations) > len(program.equations)
-    return program.replace(equations=equations) if made else program
+    return with_equations(program, equations)
 
 
 def _operations(e: Equation) -> int | None:

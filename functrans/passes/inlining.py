@@ -18,9 +18,10 @@ from typing import Any
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
 from functrans.passes.rewrite import (
     Replaced,
+    appended,
     children_first,
     derived,
-    everywhere,
+    nested_pass,
     program_pass,
     replacing,
     with_programs,
@@ -41,17 +42,13 @@ SHORT = 1  # programs of up to this many equations are inlined at each call
 DEEPEST = 64  # maximum nesting depth of calls
 
 
-@program_pass
+@nested_pass
 def resolve(program: Program) -> Program:
     """Replace calls with custom rules by plain calls, and remove markers.
 
     The result is for running: its derivatives are those of the computation, not those of the user's
     rules.
     """
-    return everywhere(_resolved, program, "resolve")
-
-
-def _resolved(program: Program) -> Program:
     holders = {e.primitive for e in program.equations if e.primitive.holds_programs}
     return replacing(program, {*_MARKS, softmax, *holders}, _plainer, prunes=False)
 
@@ -189,8 +186,5 @@ def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:
         return x
     if x.__class__ is Literal:
         return Literal(x.value, v.type)
-    made = Var(v.type)
-    params = {"dtype": v.type.dtype, "weak_type": v.type.weak_type}
-    origin = Origin("inline of", e)
-    equations.append(Equation(convert_element_type, (x,), (made,), params, e.source, origin))
-    return made
+    how = {"dtype": v.type.dtype, "weak_type": v.type.weak_type}
+    return appended(equations, Origin("inline of", e), convert_element_type, x, **how)

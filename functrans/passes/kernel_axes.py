@@ -17,11 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import replaced_programs
+from functrans.passes.rewrite import all_equations, replaced_programs
 from functrans.primitives.calls.jit import Jit
 from functrans.primitives.control_flow.cond import Cond
 from functrans.primitives.control_flow.loop_layout import LoopLayout
@@ -45,7 +44,7 @@ _AXIS = Batching(1)
 def with_short_rows_as_loops(program: Program) -> Program:
     """Return the program of a kernel with another axis for each array of short rows inside; the same
     object if there are none."""
-    equations = [e for p in with_nested(program) for e in p.equations]
+    equations = all_equations(program)
     shapes = {v.type.shape for e in equations for v in e.outputs if _has_short_rows(v.type)}
     shapes -= set(_joined(equations))
     if not shapes:
@@ -82,13 +81,11 @@ def _joins_rows(e: Equation) -> bool:
     return last >= 0 and any(e.params["config"][last])
 
 
+@memoized
 def _with_axes(program: Program, shapes: frozenset[Shape]) -> Program:
     """Return the program with another axis for arrays of these shapes, its operands and results
     included."""
-    return memo(program, _made, shapes)
 
-
-def _made(program: Program, shapes: frozenset[Shape]) -> Program:
     def wide(types: Sequence[ArrayType]) -> list[ArrayType]:
         return [t.update(shape=(*t.shape, 1)) if _in(t, shapes) else t for t in types]
 

@@ -17,7 +17,7 @@ from functrans.passes.kernel_scatters import can_be_written, scattered
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
@@ -36,7 +36,7 @@ from functrans.primitives.shape.moving import (
     slice_,
     without,
 )
-from functrans.trace import bind, literal, stage, typeof
+from functrans.trace import literal, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
@@ -69,14 +69,6 @@ class Form(NamedTuple):
 # --- random bits ----------------------------------------------------------------------------------
 
 
-def _words(e: Equation) -> int:
-    """Return how many words an equation hashes to random bits or keys by itself; 0 if it is another."""
-    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
-    if e.primitive not in (random_bits, random_split) or not is_ours(**how):
-        return 0
-    return e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
-
-
 def _as_vectors(primitive: Any) -> Callable[..., Any]:
     """Return the form of few random bits or keys: those of VECTORS words, of which the first are taken."""
 
@@ -89,10 +81,12 @@ def _as_vectors(primitive: Any) -> Callable[..., Any]:
     return write
 
 
-def are_few_words(e: Equation) -> bool:
+def _are_few_words(e: Equation) -> bool:
     """Return whether these are so few random bits or keys of one key that LLVM hashes them one by one."""
-    n = _words(e)
-    return 2 < n < VECTORS and n & (n - 1) > 0 and e.inputs[0].type.ndim == 1
+    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
+    n = e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
+    few = 2 < n < VECTORS and n & (n - 1) > 0
+    return few and is_ours(**how) and e.inputs[0].type.ndim == 1
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -164,21 +158,19 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
     size = typeof(x).shape[i]
     first, total = literal(0, ArrayType((), INT32)), full_like(term(x, y, 0), 0)
 
-    def step(x: Any, y: Any, at: Any, total: Any) -> tuple[Any, Any]:
-        x, y = part(x, i, at, many), part(y, j, at, many)
+    def step(at: Any, total: Any) -> list[Any]:
+        xs, ys = part(x, i, at, many), part(y, j, at, many)
         for k in range(many):
-            total = add(total, term(x, y, k))
-        return add(at, full_like(at, many)), total
+            total = add(total, term(xs, ys, k))
+        return [add(at, full_like(at, many)), total]
 
-    program = stage(step, [*map(typeof, (x, y, first, total))], "product")
-    how = {"program": program, "length": size // many, "consts": 2, "carry": 2}
-    _, total = bind(scan, [x, y, first, total], how)
+    _, total = scanned(step, [first, total], [], size // many, "product")
     return functools.reduce(add, [term(x, y, k) for k in range(size // many * many, size)], total)
 
 
 def summed_axes(e: Equation) -> list[tuple[int, int]]:
     """Return the axes over which a product sums, and their sizes."""
-    lhs, shape = _axes(e, 0), e.inputs[0].type.shape
+    lhs, shape = e.params["lhs"], e.inputs[0].type.shape
     return [(n, size) for n, size in zip(lhs, shape, strict=True) if n not in e.params["out"]]
 
 
@@ -200,7 +192,7 @@ def _is_plain(e: Equation) -> bool:
 
 def products(e: Equation) -> int:
     """Return the number of products that are computed at once or summed."""
-    sizes = _sizes(_axes(e, 0), e.inputs[0].type, _axes(e, 1), e.inputs[1].type)
+    sizes = _sizes(e.params["lhs"], e.inputs[0].type, e.params["rhs"], e.inputs[1].type)
     return prod([sizes[n] for n in (sizes if _sums(e) else e.params["out"])])
 
 
@@ -216,16 +208,12 @@ def _sizes(lhs: Values, x: ArrayType, rhs: Values, y: ArrayType) -> dict[Any, in
 
 def _sums(e: Equation) -> bool:
     summed = [n for n, _ in summed_axes(e)]
-    return bool(summed) and not _are_few(summed, _axes(e, 0), _axes(e, 1), e.inputs[0].type.shape)
+    return bool(summed) and not _are_few(summed, e.params["lhs"], e.params["rhs"], e.inputs[0].type.shape)
 
 
 def _sums_many(e: Equation) -> bool:
     short = dtype_class(e.inputs[0].type.dtype) == "float" and prod([n for _, n in summed_axes(e)]) <= SHORT
     return _sums(e) and not short
-
-
-def _axes(e: Equation, operand: int) -> Values:
-    return e.params[("lhs", "rhs")[operand]]
 
 
 def _whole(e: Equation) -> int:
@@ -326,7 +314,7 @@ FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _work, _sums_many),
     **{p: Form(write, takes, _whole) for p, (write, takes) in FACTORIZATIONS.items()},
-    **{p: Form(_as_vectors(p), are_few_words, _whole) for p in (random_bits, random_split)},
+    **{p: Form(_as_vectors(p), _are_few_words, _whole) for p in (random_bits, random_split)},
     sort: Form(_sorted, _are_few_numbers, _comparisons),
     **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
 }

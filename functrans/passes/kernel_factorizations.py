@@ -14,8 +14,8 @@ import numpy as np
 
 from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.control_flow.revolve import loop
+from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
 from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, lt, mul, sub
@@ -36,7 +36,7 @@ from functrans.primitives.shape.moving import (
     rev,
     slice_axis,
 )
-from functrans.trace import bind, literal, stage, typeof
+from functrans.trace import literal, typeof
 
 FEW = 6  # rows of a matrix whose steps are written out
 AT_ONCE = 4  # rows that are subtracted in a step of a loop
@@ -326,11 +326,11 @@ def _full(x: Any, j: Any) -> Any:
 
 def _loop(step: Callable[..., list[Any]], state: Any, length: int, *arrays: Any) -> list[Any]:
     """Return the last state, and what `step(j, state, *slices) -> [state, *written]` wrote for all j."""
-    start = literal(0, ArrayType((), INT32))
-    types = [typeof(start), typeof(state), *[t.update(shape=t.shape[1:]) for t in map(typeof, arrays)]]
-    program = stage(lambda j, *xs: [add(j, full_like(j, 1)), *step(j, *xs)], types, "column")
-    how = {"program": program, "length": length, "consts": 0, "carry": 2}
-    return bind(scan, [start, state, *arrays], how)[1:]
+
+    def counting(j: Any, *xs: Any) -> list[Any]:
+        return [add(j, full_like(j, 1)), *step(j, *xs)]
+
+    return scanned(counting, [literal(0, ArrayType((), INT32)), state], arrays, length, "column")[1:]
 
 
 def _reduced(total: Any, rows: Any, factors: Any, n: Any) -> Any:
@@ -338,23 +338,14 @@ def _reduced(total: Any, rows: Any, factors: Any, n: Any) -> Any:
     factors after them may be read, and must be 0 where the rows are not."""
     axis = typeof(rows).ndim - 2
 
-    def is_before(n: Any, k: Any, total: Any) -> list[Any]:
-        return [lt(k, n)]
-
-    def step(rows: Any, factors: Any, k: Any, total: Any) -> list[Any]:
+    def step(k: Any, total: Any) -> list[Any]:
         block, by = part(rows, axis, k, AT_ONCE), part(factors, axis, k, AT_ONCE)
         for i in range(AT_ONCE):
             row = index_axis(block, axis, i)
             total = sub(total, mul(_along(index_axis(by, axis, i), row), row))
         return [add(k, full_like(k, AT_ONCE)), total]
 
-    first = full_like(n, 0)
-    carry, consts = [*map(typeof, (first, total))], [*map(typeof, (rows, factors))]
-    how = {
-        "cond": stage(is_before, [typeof(n), *carry], "before"),
-        "body": stage(step, [*consts, *carry], "rows"),
-    }
-    return bind(while_loop, [n, rows, factors, first, total], {**how, "cond_consts": 1, "body_consts": 2})[1]
+    return loop(lambda k, total: lt(k, n), step, [full_like(n, 0), total], "rows")[1]
 
 
 def _with_rows(x: Any, axis: int) -> Any:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.program import PRIMITIVES, Equation, Program
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.primitives.control_flow.scan import scan
+from functrans.passes.rewrite import all_equations
+from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.families import ge, le
 from functrans.primitives.elementwise.selection import select_n
@@ -23,7 +23,7 @@ from functrans.primitives.indexing.gather import Windows, last_places
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape, transpose
-from functrans.trace import bind, literal, stage, typeof
+from functrans.trace import literal, typeof
 
 UNROLLED = 16  # scatters of up to this many windows are unrolled
 MOST = 64  # in a kernel of more windows they are not: LLVM takes tens of milliseconds for each
@@ -89,11 +89,7 @@ def _in_turn(one: Callable[..., Any], x: Any, i: Any, updates: Any, windows: Win
     def body(x: Any, row: Any, new: Any, *at: Any) -> list[Any]:
         return [one(x, row, new, dict(zip(indices, at, strict=True)))]
 
-    types = [typeof(x), *[typeof(v).update(shape=typeof(v).shape[1:]) for v in xs]]
-    program = stage(body, types, "windows")
-    how = {"program": program, "length": n, "reverse": False, "unroll": 1, "consts": 0, "carry": 1}
-    (made,) = bind(scan, [x, *xs], how)
-    return made
+    return scanned(body, [x], xs, n, "windows")[0]
 
 
 def _kind(i: Any) -> ArrayType:
@@ -117,6 +113,6 @@ def can_be_written(e: Equation) -> bool:
 
 def unrolled_windows(program: Program) -> int:
     """Return the number of windows that the scatters of a program and those nested in it unroll."""
-    scatters = [e for p in with_nested(program) for e in p.equations if e.primitive in SCATTERS]
+    scatters = [e for e in all_equations(program) if e.primitive in SCATTERS]
     counts = [prod(e.inputs[1].type.shape[:-1]) for e in scatters]
     return sum([n for n in counts if n <= UNROLLED])

@@ -28,19 +28,17 @@ from typing import Any, NamedTuple
 
 import jax
 
-from functrans.caching import cached, memo, memo_as
+from functrans.caching import cached, memo_as, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
-from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
 from functrans.passes.kernel_expansions import FORMS, RULES, SHORTER, SUMS, Form, products
-from functrans.passes.kernel_operands import operands_of
 from functrans.passes.kernel_scatters import MOST, unrolled_windows
 from functrans.passes.lanes import Lanes, lanes
-from functrans.passes.rewrite import Rewriter, everywhere, uses
+from functrans.passes.rewrite import Rewriter, all_equations, everywhere, uses, with_equations
 from functrans.passes.short_programs import LOOPS, counted
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
 from functrans.primitives.calls.jit import one_kernel
@@ -76,7 +74,8 @@ def kernels(program: Program, can_be: Check = None) -> Program:
       program: a program that is being lowered.
       can_be: returns whether XLA can compile a kernel, if that is not found out later.
     """
-    if is_kept(program) or not any([_is_considered(e) for e in program.equations]):
+    considered = [e.primitive in LOOPS or is_for_vector_code(e, False) for e in program.equations]
+    if is_kept(program) or not any(considered):
         return program
     name = kernels, can_be is None, len(_REFUSED)
     return memo_as(program, name, lambda: _with_kernels(program, can_be))
@@ -91,12 +90,7 @@ def _with_kernels(program: Program, can_be: Check) -> Program:
         equations = equations if kernel is last else found.replaced(equations, kernel)
     equations = [_behind_a_call(e, program, read, can_be) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
-    equations = prune(equations, program.outputs)
-    return program if equations == program.equations else program.replace(equations=equations)
-
-
-def _is_considered(e: Equation) -> bool:
-    return e.primitive in LOOPS or is_for_vector_code(e, in_kernel=False)
+    return with_equations(program, prune(equations, program.outputs))
 
 
 def plain(program: Program) -> Program:
@@ -140,15 +134,10 @@ def name_of(program: Program) -> str:
 def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Check) -> Equation:
     """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
     program."""
-    if e.primitive not in LOOPS or is_kept(whole):
+    outputs = [v for v in e.outputs if read[v]] if e.primitive in LOOPS else []
+    if not outputs or obstacle(e, whole) is not None:
         return e
-    outputs = [v for v in e.outputs if read[v]]
-    if not outputs:
-        return e
-    if obstacle(e, whole) is not None:
-        return e
-    before = operands_of(e, whole, read, lambda e: why_not(e) is None)
-    loop = program_of([*before, e], outputs, f"loop_{e.primitive.name}")
+    loop = program_of([*_operands_of(e, whole, read), e], outputs, f"loop_{e.primitive.name}")
     return _kernel(e, loop.inputs, outputs, loop, can_be)
 
 
@@ -159,7 +148,7 @@ def _kernel(
     compile it."""
     unrolls = unrolled_windows(program) <= MOST
     expanded = everywhere(lambda p: _in_forms(p, FORMS if unrolls else SHORTER), program, f"forms {unrolls}")
-    alone = everywhere(_finished, with_short_rows_as_loops(expanded), "kernels")
+    alone = everywhere(lambda p: _kept(computed_before(p)), with_short_rows_as_loops(expanded), "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
@@ -168,8 +157,7 @@ def _kernel(
 def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
     """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
-    equations = in_vector_code(program, program.equations, in_kernel=True)
-    program = program.replace(equations=equations) if equations != program.equations else program
+    program = with_equations(program, in_vector_code(program, program.equations, in_kernel=True))
     if not any(map(_is_expanded, program.equations)):
         return program
 
@@ -181,8 +169,46 @@ def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
     return stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)
 
 
-def _finished(program: Program) -> Program:
-    return _kept(computed_before(program))
+# --- operands that are computed in the kernel -----------------------------------------------------
+#
+#     slice x;  slice x;  slice x;  ...  one_kernel ...   ->   one_kernel[slices, ...] x
+#
+# A loop over a state of many numbers reads each from an array before its first step, and its backward loop
+# reads as many cotangents. XLA starts each such operation separately, and gives half of them to another
+# thread if there are more than eight, which takes longer than all of them.
+
+_MANY_OPERANDS = 4  # operations; fewer are left where they are
+_SMALL_OPERAND = 64  # elements
+
+
+def _operands_of(loop: Equation, program: Program, read: Counter[Any]) -> list[Equation]:
+    """Return the equations that compute small operands of a loop, in their order, if there are many: moves of
+    elements, and operations by element that nothing else reads."""
+    makers = _makers(program)
+    found: dict[int, Equation] = {}
+    waiting, inside = [*loop.inputs], Counter(loop.inputs)
+    while waiting:
+        place, e = makers.get(waiting.pop(), (-1, loop))
+        if e is loop or place in found or not _is_small_operand(e) or why_not(e) is not None:
+            continue
+        is_read_here = all([inside[v] == read[v] for v in e.outputs])
+        if is_read_here or isinstance(e.primitive, Structural):
+            found[place] = e
+        if is_read_here:
+            waiting += e.inputs
+            inside.update(e.inputs)
+    return [found[place] for place in sorted(found)] if len(found) >= _MANY_OPERANDS else []
+
+
+@memoized
+def _makers(program: Program) -> dict[Any, tuple[int, Equation]]:
+    """Return the equation that computes each value, and its place."""
+    return {v: (i, e) for i, e in enumerate(program.equations) for v in e.outputs}
+
+
+def _is_small_operand(e: Equation) -> bool:
+    known = isinstance(e.primitive, (Elementwise, Structural))
+    return known and max([v.type.size for v in e.outputs]) <= _SMALL_OPERAND
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -228,7 +254,7 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
         return Obstacle(e, 'is left to XLA by cpu="plain"')
     if (found := why_not(e) or _too_many(e)) is not None:
         return found
-    large = [x for p in e.programs for x in memo(p, _large_products)]
+    large = [x for p in e.programs for x in _large_products(p)]
     if sum(map(products, large)) > _PER_OPERATION * _operations(e):
         return Obstacle(large[0], f"sums {products(large[0])} products")
     if "length" in e.params and e.params["length"] < 2 * e.params.get("unroll", 1):
@@ -237,13 +263,10 @@ def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     return None
 
 
+@memoized
 def by_lanes(program: Program) -> list[Lanes]:
     """Return the loops of a program that are run block by block (lanes.py)."""
-    return [] if is_kept(program) else memo(program, _by_lanes)
-
-
-def _by_lanes(program: Program) -> list[Lanes]:
-    if any([e.primitive in LOOPS and _is_shared(e) for e in program.equations]):
+    if is_kept(program) or any([e.primitive in LOOPS and _is_shared(e) for e in program.equations]):
         return []
     return lanes(program, lambda e: why_not(e) or _too_many(e))
 
@@ -263,12 +286,10 @@ def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
     if not (e.primitive.in_kernel or _is_expanded(e)):
         return Obstacle(e, "calls a library")
-    if not _has_elements(e):
+    if not all([_size(v.type) for v in (*e.inputs, *e.outputs)]):
         return Obstacle(e, "has empty operands, or keys of another generator")
-    for program in e.programs:
-        found = memo(program, _obstacle)
-        if found is not None:
-            return found
+    if (found := next(filter(None, map(_obstacle, e.programs)), None)) is not None:
+        return found
     if e.primitive.has_effects(e.params):
         return Obstacle(e, "has a side effect")
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
@@ -282,33 +303,30 @@ def _is_expanded(e: Equation) -> bool:
 
 
 def _operations(e: Equation) -> int:
-    return 1 + sum([memo(p, _all_operations) for p in e.programs])
+    return 1 + sum(map(_all_operations, e.programs))
 
 
+@memoized
 def _all_operations(program: Program) -> int:
     return sum(map(_operations, program.equations))
 
 
+@memoized
 def _large_products(program: Program) -> list[Equation]:
     """Return the products in a program and the programs nested in it for which a library is faster."""
-    equations = [e for p in with_nested(program) for e in p.equations]
-    return [e for e in equations if e.primitive is dot_general and products(e) > SUMS]
+    return [e for e in all_equations(program) if e.primitive is dot_general and products(e) > SUMS]
 
 
+@memoized
 def _obstacle(program: Program) -> Obstacle | None:
     """Return what prevents a program from being part of a kernel, or None."""
-    found = (why_not(e) for e in program.equations)
-    return next((x for x in found if x is not None), None)
+    return next(filter(None, map(why_not, program.equations)), None)
 
 
 @cached("sizes in kernels", 4096)
 def _size(t: ArrayType) -> int:
     """Return the number of elements; 0 for keys of generators that are XLA library calls."""
     return 0 if "key" in str(t.dtype) != _KEYS else prod(t.shape)
-
-
-def _has_elements(e: Equation) -> bool:
-    return all([_size(v.type) for v in (*e.inputs, *e.outputs)])
 
 
 def _elements(e: Equation) -> int:

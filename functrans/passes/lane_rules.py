@@ -7,12 +7,13 @@ that of the block. A sum over the lanes is the block's part of it, as long as wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import is_key_dtype
+from functrans.primitives.base import is_zero
 from functrans.primitives.calls.jit import Jit
 from functrans.primitives.contractions.dot_general import DotGeneral, dot_general
 from functrans.primitives.control_flow.cond import INDEX, Cond
@@ -69,14 +70,14 @@ class Value(NamedTuple):
 
 
 class Block:
-    """A block of `size` of `n` lanes, the first of which is `first`. `outside`: what makes the values of the
+    """A block of `size` of `n` lanes, the first of which is `first`. `outside`: the equations of the
     program around it."""
 
-    def __init__(self, n: int, size: int, first: Any, outside: Mapping[Any, Equation]):
+    def __init__(self, n: int, size: int, first: Any, outside: Sequence[Equation]):
         self.n: int = n
         self.size: int = size
         self.first: Any = first
-        self.outside: Mapping[Any, Equation] = outside
+        self.outside: Sequence[Equation] = outside
         self.is_alone: bool = False  # there is one loop
         self.results: dict[Var, Any] = {}  # stacks of all lanes, into which loops write
         self.adds_twice = False  # something was added to each block's part of a sum
@@ -187,7 +188,8 @@ class Block:
             rule = _linear
         if rule is None:
             raise NotByLane
-        outs = list(rule(self, e, values))
+        found = rule(self, e, values)
+        outs = [*found] if found.__class__ is not Kept else self._kept(e, values, found)
         for v, out in zip(outs, e.outputs, strict=True):
             shape = out.type.shape
             if not v.is_whole and v.axis not in (None, SUMMED):
@@ -196,11 +198,15 @@ class Block:
                 raise NotByLane
         return outs
 
+    def _kept(self, e: Equation, values: Sequence[Value], kept: Kept) -> list[Value]:
+        """Apply an operation that keeps the axis of the lanes."""
+        axes = [v.axis for v in values] if kept.axes is None else kept.axes
+        xs = [self.along(v, d) for v, d in zip(values, axes, strict=True)]
+        return [Value(x, kept.axis) for x in _results(e, xs, {**e.params, **kept.params})]
+
     def _same(self, e: Equation, values: Sequence[Any]) -> list[Value]:
         """Apply an operation to values that are the same for all lanes."""
-        outs = bind(e.primitive, values, e.params)
-        if not e.primitive.multiple_results:
-            outs = [outs]
+        outs = _results(e, values, e.params)
         if not isinstance(e.primitive, (BroadcastInDim, Iota)):
             return [*map(Value, outs)]
 
@@ -215,7 +221,29 @@ class Block:
         return [Value(x, None, smaller) for x in outs]
 
 
-# --- the rules: the results of an equation for a block, from the operands -------------------------
+def _results(e: Equation, values: Sequence[Any], params: dict[str, Any]) -> Sequence[Any]:
+    outs = bind(e.primitive, values, params)
+    return outs if e.primitive.multiple_results else [outs]
+
+
+# --- the rules: how an equation keeps the axis of the lanes, or else its results ------------------
+
+
+class Kept(NamedTuple):
+    """The axis of the lanes in the results, the parameters that change, and the axis in each operand, if it
+    is not where it was."""
+
+    axis: int
+    params: dict[str, Any] = {}  # nobody writes into it
+    axes: Sequence[int | None] | None = None
+
+
+def _axis_of(values: Sequence[Value]) -> int:
+    """Return the axis of the lanes, which only the first operand has."""
+    axis = values[0].axis
+    if axis is None or any([v.axis is not None for v in values[1:]]):
+        raise NotByLane
+    return axis
 
 
 def _common_axis(values: Sequence[Value]) -> int:
@@ -228,77 +256,66 @@ def _common_axis(values: Sequence[Value]) -> int:
     return axis
 
 
-def _elementwise(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+def _elementwise(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     axis = _common_axis(values)
-    xs = [v.array if not typeof(v.array).shape else b.along(v, axis) for v in values]
-    yield Value(bind(e.primitive, xs, e.params), axis)
+    return Kept(axis, axes=[axis if typeof(v.array).shape else None for v in values])
 
 
-def _joined(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+def _joined(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     axis = _common_axis(values)
     if e.params["dimension"] == axis:
         raise NotByLane
-    yield Value(bind(e.primitive, [b.along(v, axis) for v in values], e.params), axis)
+    return Kept(axis, axes=[axis] * len(values))
 
 
-def _along(*names: str, drops: bool = False) -> Callable[..., Iterator[Value]]:
-    """Return the rule of an operation along axes with these parameters, which are not those of lanes.
+def _along(name: str, drops: bool = False) -> Callable[..., Kept]:
+    """Return the rule of an operation along the axes of this parameter, which are not those of lanes.
     `drops`: the results do not have these axes."""
 
-    def rule(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-        axis = values[0].axis
-        found = [e.params[name] for name in names]
-        along = [a for x in found for a in (x if isinstance(x, tuple) else (x,))]
-        if axis is None or axis in along or any([v.axis is not None for v in values[1:]]):
+    def rule(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+        axis, found = _axis_of(values), e.params[name]
+        along = found if isinstance(found, tuple) else (found,)
+        if axis in along:
             raise NotByLane
-        outs = bind(e.primitive, [v.array for v in values], e.params)
-        to = axis - sum([a < axis for a in along]) if drops else axis
-        for x in outs if e.primitive.multiple_results else [outs]:
-            yield Value(x, to)
+        return Kept(axis - sum([a < axis for a in along]) if drops else axis)
 
     return rule
 
 
-def _broadcast(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    (v,) = values
-    assert v.axis is not None
-    axis = e.params["dimensions"][v.axis]
-    params = {**e.params, "shape": b.sizes(e.params["shape"], axis)}
-    yield Value(bind(e.primitive, (v.array,), params), axis)
+def _broadcast(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    axis = e.params["dimensions"][_axis_of(values)]
+    return Kept(axis, {"shape": b.sizes(e.params["shape"], axis)})
 
 
-def _reshaped(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    (v,), shape = values, e.params["shape"]
-    assert v.axis is not None
-    before = prod(typeof(v.array).shape[: v.axis])
+def _reshaped(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    shape = e.params["shape"]
+    before = prod(typeof(values[0].array).shape[: _axis_of(values)])
     places = [i for i, n in enumerate(shape) if n == b.n and prod(shape[:i]) == before]
     if not places:
         raise NotByLane
-    yield Value(reshape(v.array, shape=b.sizes(shape, places[0])), places[0])
+    return Kept(places[0], {"shape": b.sizes(shape, places[0])})
 
 
-def _transposed(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    (v,) = values
-    yield Value(bind(e.primitive, (v.array,), e.params), e.params["permutation"].index(v.axis))
+def _transposed(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    return Kept(e.params["permutation"].index(values[0].axis))
 
 
-def _sliced(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    (v,), d = values, values[0].axis
+def _sliced(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    d = _axis_of(values)
     start, limit, strides = (e.params[k] for k in ("start", "limit", "strides"))
     if (start[d], limit[d], strides[d]) != (0, b.n, 1):
         raise NotByLane
-    assert d is not None
-    yield Value(bind(e.primitive, (v.array,), {**e.params, "limit": b.sizes(limit, d)}), d)
+    return Kept(d, {"limit": b.sizes(limit, d)})
 
 
-def _padded(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    d = values[0].axis
-    if d is None or values[1].axis is not None or any(e.params["config"][d]):
+def _padded(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    axis = _axis_of(values)
+    if any(e.params["config"][axis]):
         raise NotByLane
-    yield Value(bind(e.primitive, [v.array for v in values], e.params), d)
+    return Kept(axis)
 
 
-def _product(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+def _product(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     names = e.params["lhs"], e.params["rhs"]
     lanes = {of[v.axis] for v, of in zip(values, names, strict=True) if v.axis is not None}
     if len(lanes) != 1:
@@ -313,36 +330,30 @@ def _product(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     most = _MOST_ALONE if b.is_alone and min(kept, summed) > _FEW else _MOST
     if kept * summed > most:
         raise NotByLane
-    xs = [b.along(v, of.index(lane)) if lane in of else v.array for v, of in zip(values, names, strict=True)]
-    yield Value(bind(e.primitive, xs, e.params), out.index(lane) if lane in out else SUMMED)
+    axes = [of.index(lane) if lane in of else None for of in names]
+    return Kept(out.index(lane) if lane in out else SUMMED, axes=axes)
 
 
-def _random(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+def _random(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     """Keys of lanes: their axes come first."""
     axis, t = _common_axis(values), typeof(values[0].array)
     if not is_key_dtype(t.dtype) and axis == t.ndim - 1:  # that of their words
         raise NotByLane
-    yield Value(bind(e.primitive, [b.along(v, axis) for v in values], e.params), axis)
+    return Kept(axis, axes=[axis] * len(values))
 
 
-def _read_part(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    x, d = values[0], values[0].axis
-    if d is None or any([v.axis is not None for v in values[1:]]) or not is_zero(values[1 + d].array):
+def _read_part(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    d = _axis_of(values)
+    if not is_zero(values[1 + d].array):
         raise NotByLane
-    sizes = b.sizes(e.params["sizes"], d)
-    yield Value(dynamic_slice(x.array, *[v.array for v in values[1:]], sizes=sizes), d)
+    return Kept(d, {"sizes": b.sizes(e.params["sizes"], d)})
 
 
-def _write_part(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+def _write_part(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     axis = _common_axis(values[:2])
     if any([v.axis is not None for v in values[2:]]) or not is_zero(values[2 + axis].array):
         raise NotByLane
-    xs = [b.along(v, axis) for v in values[:2]]
-    yield Value(bind(e.primitive, (*xs, *[v.array for v in values[2:]]), e.params), axis)
-
-
-def is_zero(x: Any) -> bool:
-    return x.__class__ is Literal and x.value == 0
+    return Kept(axis, axes=[axis, axis, *[None] * (len(values) - 2)])
 
 
 def _called(b: Block, e: Equation, values: Sequence[Value]) -> list[Value]:
@@ -351,7 +362,7 @@ def _called(b: Block, e: Equation, values: Sequence[Value]) -> list[Value]:
     return b.run(e.params["program"], values)
 
 
-def _linear(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
+def _linear(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
     """An operation that is linear in the block's part of a sum."""
     summed = [v.axis == SUMMED for v in values]
     others = [v.axis is not None for v, s in zip(values, summed, strict=True) if not s]
@@ -364,17 +375,12 @@ def _linear(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
     if any(others) or not (is_scaled or is_linear):
         raise NotByLane
     b.adds_twice |= not is_scaled and not all(summed)  # not if it turns out to be summed too
-    outs = bind(e.primitive, [v.array for v in values], e.params)
-    for x in outs if e.primitive.multiple_results else [outs]:
-        yield Value(x, SUMMED)
+    return Kept(SUMMED)
 
 
-def _summed(b: Block, e: Equation, values: Sequence[Value]) -> Iterator[Value]:
-    (v,), axes = values, e.params["axes"]
-    if v.axis in axes and e.primitive is reduce_sum:
-        yield Value(bind(e.primitive, (v.array,), e.params), SUMMED)
-    else:
-        yield from _along("axes", drops=True)(b, e, values)
+def _summed(b: Block, e: Equation, values: Sequence[Value]) -> Kept:
+    over_lanes = values[0].axis in e.params["axes"] and e.primitive is reduce_sum
+    return Kept(SUMMED) if over_lanes else _along("axes", drops=True)(b, e, values)
 
 
 RULES: dict[type, Callable[..., Any]] = {

@@ -20,22 +20,28 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Program, program_of
-from functrans.ir.text import with_nested
 from functrans.ir.types import dtype_class
 from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
 from functrans.passes.kernel_factorizations import FACTORIZATIONS, is_a_loop
 from functrans.passes.kernels import LOOPS, is_kept
-from functrans.passes.rewrite import Replaced, derived, everywhere, replaced_programs, replacing
+from functrans.passes.rewrite import (
+    Replaced,
+    all_equations,
+    derived,
+    everywhere,
+    replaced_programs,
+    replacing,
+)
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
-from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.scan import scan, scanned
 from functrans.primitives.shape.joining import stack
 from functrans.primitives.shape.moving import index_axis
-from functrans.trace import evaluate, stage, typeof
+from functrans.trace import evaluate, stage
 
 # The steps of a turn, and for how many equations in a step at most. Compiling takes 1.2 times as long
 # with two steps and twice as long with four.
@@ -69,10 +75,9 @@ def fewer_launches(program: Program, joins: bool = True) -> Program:
 
 def unrolled(program: Program) -> Iterator[tuple[Equation, int]]:
     """Yield each loop of a program of which one turn runs several steps on a GPU, and how many."""
-    for p in with_nested(fewer_launches(program)):
-        for e in p.equations:
-            if e.primitive is scan and e.params.get("unroll", 1) > 1:
-                yield e, e.params["unroll"]
+    for e in all_equations(fewer_launches(program)):
+        if e.primitive is scan and e.params.get("unroll", 1) > 1:
+            yield e, e.params["unroll"]
 
 
 def _product(e: Equation, _: Any) -> Replaced | None:
@@ -108,7 +113,7 @@ def _in_a_loop(e: Equation, joins: bool) -> Replaced | None:
 
 def _in_turns(e: Equation, joins: bool) -> Replaced | None:
     program, length = e.params["program"], e.params["length"]
-    n = memo(program, _equations)
+    n = _equations(program)
     if e.params.get("unroll", 1) != 1 or n == 0 or length < TURNS:
         return None
     steps = next((k for k, most in STEPS if n <= most and length >= TURNS * k), 1)
@@ -130,21 +135,17 @@ def _joined_loop(
     xs: Sequence[Any], params: dict[str, Any], states: list[list[int]], rows: list[list[int]]
 ) -> list[Any]:
     """Return the results of a scan that carries and writes groups of arrays."""
-    body, layout = params["program"], LoopLayout.of(params)
-    wide = LoopLayout(layout.consts, len(states))
+    body, layout, n = params["program"], LoopLayout.of(params), len(states)
+    consts, state, arrays = layout.operands(xs)
 
     def step(*xs: Any) -> list[Any]:
-        consts, state, arrays = wide.operands(xs)
-        ends, row = layout.results(evaluate(body, [*consts, *_apart(state, states, 0), *arrays]))
+        given = [*consts, *_apart(xs[:n], states, 0), *xs[n:]]
+        ends, row = layout.results(evaluate(body, given))
         return [*_joined(ends, states), *_joined(row, rows)]
 
-    consts, state, arrays = layout.operands(xs)
-    operands = [*consts, *_joined(state, states), *arrays]
-    types = [*map(typeof, operands)]
-    slices = [t.update(shape=t.shape[1:]) for t in types[wide.fixed :]]
-    program = stage(step, [*types[: wide.fixed], *slices], body.name)
-    ends, written = wide.results(scan(*operands, **{**params, "program": program, **wide._asdict()}))
-    return [*_apart(ends, states, 0), *_apart(written, rows, 1)]
+    how = {name: params[name] for name in ("reverse", "unroll") if name in params}
+    made = scanned(step, _joined(state, states), arrays, params["length"], body.name, **how)
+    return [*_apart(made[:n], states, 0), *_apart(made[n:], rows, 1)]
 
 
 def _groups(types: Sequence[Any], least: float) -> list[list[int]]:
@@ -176,9 +177,10 @@ def _apart(xs: Sequence[Any], groups: list[list[int]], axis: int) -> list[Any]:
     return [found[i] for i in range(len(found))]
 
 
+@memoized
 def _equations(program: Program) -> int:
     """Return the number of equations of a body; 0 if its steps are not small."""
-    equations = [e for p in with_nested(program) for e in p.equations]
+    equations = all_equations(program)
     return len(equations) if all(map(_is_small, equations)) else 0
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune, renamed, renamed_all
-from functrans.passes.rewrite import Replaced, everywhere, program_pass, replacing, uses
+from functrans.passes.rewrite import Replaced, nested_pass, replacing, uses
 from functrans.primitives.calls.captured import constant
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.predictive_commoning import commoned
@@ -34,32 +34,29 @@ from functrans.primitives.shape.moving import Structural
 HOW = "loops of"
 
 
-@program_pass
+@nested_pass
 def loops(program: Program) -> Program:
     """Simplify all loops of a program."""
-    return everywhere(_each, program, "loops")
-
-
-def _each(program: Program) -> Program:
-    if not any([e.primitive in _SHRINK for e in program.equations]):
+    if not any([e.primitive in _SIMPLER for e in program.equations]):
         return program
     read = uses(program)
 
     def simpler(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         start, loop = _commoned(e)
-        found = _SHRINK[e.primitive](loop, {v for v in loop.outputs if read[v]})
-        if found is None and loop is e:
-            return None
-        before, made, replaced = found or ([], loop, {})
-        known.update(replaced)
+        kept = loop.primitive.part(loop, [read[v] > 0 for v in loop.outputs])
+        before, made, replaced = _SIMPLER[e.primitive](kept)
         before = [*start, *before]
+        same = (len(made.inputs), len(made.outputs)) == (len(e.inputs), len(e.outputs))
+        if same and not before and loop is e:
+            return None
+        known.update(replaced)
         return Replaced([*before, made], [n.origin.equation for n in before if n.origin])
 
-    return replacing(program, _SHRINK, simpler)
+    return replacing(program, _SIMPLER, simpler)
 
 
 # The rewritten loop: equations before it, the loop, and replacements for results of the old one.
-Shrunk = tuple[list[Equation], Equation, dict[Var, Any]] | None
+Simpler = tuple[list[Equation], Equation, dict[Var, Any]]
 Const = tuple[Var, Any]  # (input of the body, operand)
 
 
@@ -125,7 +122,7 @@ def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
     if found is None or not all(map(may_leave, found.start.equations)):
         return [], e
     names: dict[Any, Any] = dict(zip(found.start.inputs, e.inputs[n:], strict=False))
-    before = [_again(b, b.inputs, b.outputs, b.params) for b in copied(found.start.equations, names)]
+    before = _before(found.start.equations, names)
     start = [names[v] for v in found.start.outputs]
     more = [Var(v.type) for v in start]
     outs = [*e.outputs[: layout.carry], *more, *e.outputs[layout.carry :]]
@@ -139,51 +136,48 @@ def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
     return before, _again(e, operands, outs, params)
 
 
-def _scan(e: Equation, read: set[Var]) -> Shrunk:
-    loop, body = Loop.of(e), e.params["program"]
-    loop.written = [w for w in loop.written if w[1] in read]
+def _scan(e: Equation) -> Simpler:
+    loop = Loop.of(e)
     replaced = _unchanged(loop)
-    _needed(loop, body, read)
     loop.consts += [a for a in loop.arrays if a[1].__class__ is Literal]
-    may_leave = is_pure if e.params["length"] else None
-    before, equations, ends, loop.consts = _simplified(body.equations, loop.outputs, loop.consts, may_leave)
-    live = _live(equations, ends)
-    loop.arrays = [a for a in loop.arrays if a[0] in live]
-    if (len(loop.operands), len(ends)) == (len(e.inputs), len(e.outputs)) and not before:
-        return None
+    loop.arrays = [a for a in loop.arrays if a[1].__class__ is not Literal]
+    body, length = e.params["program"].equations, e.params["length"]
+    before, equations, ends, loop.consts = _simplified(
+        body, loop.outputs, loop.consts, lambda e: length > 0 and is_pure(e)
+    )
     return before, loop.scan(e, HOW, equations, ends), replaced
 
 
-def _while(e: Equation, read: set[Var]) -> Shrunk:
+def _while(e: Equation) -> Simpler:
     n, m, cond, body = (e.params[k] for k in ("cond_consts", "body_consts", "cond", "body"))
     loop = Loop(body, LoopLayout(m, len(body.inputs) - m), e.inputs[n:], e.outputs)
     tested = dict(zip(body.inputs[m:], cond.inputs[n:], strict=True))
     replaced = _unchanged(loop)
     first = list(zip(cond.inputs[:n], e.inputs[:n], strict=True))
     first += [(tested[v], x) for v, x in loop.consts[m:]]
-    asked = _live(cond.equations, cond.outputs)
-    _needed(loop, body, read | {out for v, _, _, out in loop.carry if tested[v] in asked})
     before, equations, ends, loop.consts = _simplified(
         body.equations, loop.outputs, loop.consts, _may_leave_while
     )
     early, test, answer, first = _simplified(cond.equations, cond.outputs, first, _may_leave_while)
-    before += early
-    operands = [*[x for _, x in first], *loop.operands]
-    if len(operands) == len(e.inputs) and not before:
-        return None
     asks = Program(
         [*[v for v, _ in first], *[tested[v] for v, *_ in loop.carry]], test, answer, name=cond.name
     )
     programs = {"cond": asks, "body": loop.body(equations, ends)}
     params = {**e.params, **programs, "cond_consts": len(first), "body_consts": len(loop.consts)}
-    return before, _again(e, operands, loop.results, params), replaced
+    operands = [*[x for _, x in first], *loop.operands]
+    return [*before, *early], _again(e, operands, loop.results, params), replaced
 
 
-_SHRINK: dict[Any, Callable[[Equation, set[Var]], Shrunk]] = {scan: _scan, while_loop: _while}
+_SIMPLER: dict[Any, Callable[[Equation], Simpler]] = {scan: _scan, while_loop: _while}
 
 
 def _again(e: Equation, operands: Iterable[Any], outs: Iterable[Any], params: dict[str, Any]) -> Equation:
     return Equation(e.primitive, tuple(operands), tuple(outs), params, e.source, Origin(HOW, e))
+
+
+def _before(equations: Sequence[Equation], names: dict[Any, Any]) -> list[Equation]:
+    """Return equations of a body to be done before the loop; add what they compute to `names`."""
+    return [_again(b, b.inputs, b.outputs, b.params) for b in copied(equations, names)]
 
 
 # --- shared by both -------------------------------------------------------------------------------
@@ -203,49 +197,30 @@ def _unchanged(loop: Loop) -> dict[Var, Any]:
     return replaced
 
 
-def _needed(loop: Loop, body: Program, read: set[Var]) -> None:
-    """Keep the carries that are read after the loop, or on which these or the other outputs
-    depend."""
-    if all([out in read for *_, out in loop.carry]):
-        return
-    producer = {v: b for b in body.equations for v in b.outputs}
-    after = {v: y for v, _, y, _ in loop.carry}
-    todo = [y for *_, y, out in (*loop.carry, *loop.written) if out in read]
-    todo += [v for b in body.equations if b.primitive.has_effects(b.params) for v in b.inputs]
-    seen = set()
-    while todo:
-        v = todo.pop()
-        if v not in seen:
-            seen.add(v)
-            if v in producer:
-                todo += producer[v].inputs
-            elif v in after:
-                todo.append(after[v])
-    loop.carry = [c for c in loop.carry if c[0] in seen or c[3] in read]
-
-
 def _simplified(
     equations: Sequence[Equation],
     outputs: Sequence[Any],
     consts: Sequence[Const],
-    may_leave: Callable[[Equation], bool] | None,
+    may_leave: Callable[[Equation], bool],
 ) -> tuple[list[Equation], list[Equation], list[Any], list[Const]]:
     """Put the literals among the constants of a body into it, and move loop-invariant equations
     before the loop: return these, the others, the outputs and the constants."""
     known: dict[Any, Any] = {v: Literal(x.value, v.type) for v, x in consts if x.__class__ is Literal}
     outputs = renamed_all(outputs, known)
     rest = prune([renamed(b, known) for b in equations], outputs)
-    consts = [c for c in consts if c[0] not in known]
-    before, rest, more = _invariant(rest, outputs, consts, may_leave)
-    live = _live(rest, outputs)
-    return before, rest, outputs, [c for c in (*consts, *more) if c[0] in live]
-
-
-def _live(equations: Iterable[Equation], outputs: Iterable[Any]) -> set[Any]:
-    return {v for e in equations for v in e.inputs}.union(outputs)
-
-
-# --- loop-invariant code motion -------------------------------------------------------------------
+    names: dict[Any, Any] = {v: x for v, x in consts if v not in known and x.type is v.type}
+    fixed, invariant = set(names), []
+    for b in rest:
+        if fixed.issuperset([v for v in b.inputs if v.__class__ is Var]) and may_leave(b):
+            invariant.append(b)
+            fixed.update(b.outputs)
+    gone = dict.fromkeys([b for b in invariant if not _stays_cheap(b)])
+    made = [v for b in gone for v in b.outputs]
+    before = _before(prune(invariant, made), names)
+    rest = prune([b for b in rest if b not in gone], outputs)
+    live = {v for b in rest for v in b.inputs}.union(outputs)
+    consts = [*[c for c in consts if c[0] not in known], *[(v, names[v]) for v in made]]
+    return before, rest, outputs, [c for c in consts if c[0] in live]
 
 
 def _may_leave_while(e: Equation) -> bool:
@@ -255,35 +230,3 @@ def _may_leave_while(e: Equation) -> bool:
 def _stays_cheap(e: Equation) -> bool:
     """Return whether an equation is cheap enough to stay in the body."""
     return isinstance(e.primitive, Structural) or e.primitive is iota or e.primitive is constant
-
-
-def _invariant(
-    equations: list[Equation],
-    results: list[Any],
-    consts: Sequence[Const],
-    may_leave: Callable[[Equation], bool] | None,
-) -> tuple[list[Equation], list[Equation], list[Const]]:
-    """Return the equations to move before the loop, those that stay, and the new constants."""
-    leaving: list[Equation] = []
-    fixed: dict[Any, Any] = {v: x for v, x in consts if x.type is v.type}
-    found = set(fixed)
-    for b in equations:
-        if may_leave is None:
-            break
-        if found.issuperset([v for v in b.inputs if v.__class__ is Var]) and may_leave(b):
-            leaving.append(b)
-            found.update(b.outputs)
-    wanted = [v for b in leaving if not _stays_cheap(b) for v in b.outputs]
-    if not wanted:
-        return [], equations, []
-    leaving = prune(leaving, wanted)
-    before, gone = [], set()
-    for b in leaving:
-        outs = tuple([Var(v.type) for v in b.outputs])
-        inputs = tuple([fixed.get(v, v) for v in b.inputs])
-        fixed.update(zip(b.outputs, outs, strict=True))
-        before.append(_again(b, inputs, outs, b.params))
-        if not _stays_cheap(b):
-            gone.add(b)
-    rest = prune([b for b in equations if b not in gone], results)
-    return before, rest, [(v, fixed[v]) for b in leaving if b in gone for v in b.outputs]

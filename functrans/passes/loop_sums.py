@@ -4,26 +4,27 @@ contractions that a loop accumulates out of it (`accumulated`, for `contract`).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, prune
-from functrans.ir.types import dtype_class
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.loop_simplification import Loop
-from functrans.passes.rewrite import Replaced, everywhere, program_pass, readers_of, replacing, uses
+from functrans.passes.rewrite import Replaced, appended, nested_pass, readers_of, replacing, uses
 from functrans.primitives.base import bytes_of, is_zero
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.dependence import depending
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, neg
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import split
 from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpose
-from functrans.trace import literal, out_types
+from functrans.trace import literal
 
 # --- sums of what a loop writes -------------------------------------------------------------------
 #
@@ -48,7 +49,7 @@ class SumOfWritten(NamedTuple):
     equation: Equation
 
 
-@program_pass
+@nested_pass
 def written_sums(program: Program) -> Program:
     """Move sums over the written results of loops into the loops.
 
@@ -74,10 +75,6 @@ def written_sums(program: Program) -> Program:
         return b
       }
     """
-    return everywhere(_each, program, "written_sums")
-
-
-def _each(program: Program) -> Program:
     if not any([e.primitive is scan for e in program.equations]):
         return program
     readers = readers_of(program)
@@ -127,11 +124,6 @@ def _joins_rows(e: Equation) -> bool:
     return len(before) > 1 and after == (before[0] * before[1], *before[2:])
 
 
-def _converted(x: Var, made: Var, source: Any, origin: Any) -> Equation:
-    params = {"dtype": made.type.dtype, "weak_type": made.type.weak_type}
-    return Equation(convert_element_type, (x,), (made,), params, source, origin)
-
-
 def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> list[Equation]:
     """Return the scan that carries the sums, followed by their conversions to small floats, which are
     summed in float32; add the sums to `known`."""
@@ -139,26 +131,26 @@ def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> 
     narrowed: list[Equation] = []
     for s in sums:
         v, t = loop.written[s.written][0], s.equation.outputs[0].type
-        source, origin = s.equation.source, Origin("written_sums of", s.equation)
+        wide = t.update(dtype=np.dtype(np.float32)) if t.dtype.itemsize < 4 else t
+        origin = Origin("written_sums of", s.equation)
         if s.axes:
-            part = Var(t)
-            equations.append(Equation(reduce_sum, (v,), (part,), {"axes": s.axes}, source, origin))
-            v = part
-        made, small = Var(t), t.dtype.itemsize < 4
-        if small:
-            t = t.update(dtype=np.dtype(np.float32))
-            v, part = Var(t), v
-            equations.append(_converted(part, v, source, origin))
-        before, total, final = Var(t), Var(t), Var(t)
-        if small:
-            narrowed.append(_converted(final, made, source, origin))
-        equations.append(Equation(add, (before, v), (total,), {}, source, origin))
-        loop.carry.append((before, literal(0, t), total, final))
-        known[s.equation.outputs[0]] = made if small else final
+            v = appended(equations, origin, reduce_sum, v, axes=s.axes)
+        if wide is not t:
+            v = appended(equations, origin, convert_element_type, v, **_float_like(wide))
+        before, final = Var(wide), Var(wide)
+        total = appended(equations, origin, add, before, v)
+        loop.carry.append((before, literal(0, wide), total, final))
+        if wide is not t:
+            final = appended(narrowed, origin, convert_element_type, final, **_float_like(t))
+        known[s.equation.outputs[0]] = final
     gone = {s.written for s in sums}
     loop.written = [w for i, w in enumerate(loop.written) if i not in gone]
     outputs = loop.outputs
     return [loop.scan(e, "written_sums of", prune(equations, outputs), outputs), *narrowed]
+
+
+def _float_like(t: ArrayType) -> dict[str, Any]:
+    return {"dtype": t.dtype, "weak_type": t.weak_type}
 
 
 # --- contractions that a loop accumulates ---------------------------------------------------------
@@ -176,6 +168,7 @@ def _with_sums(e: Equation, sums: list[SumOfWritten], known: dict[Var, Any]) -> 
 # small compared with the sums: loops that recompute, or process a batch in chunks, do so to save
 # memory.
 
+HOW = "accumulated of"
 SHARE = 0.75  # a step may additionally write this share of the bytes that it reads
 _MOVES = frozenset([transpose, reshape, squeeze, slice_, split, neg])  # sums commute with these
 
@@ -213,13 +206,10 @@ class Accumulator(NamedTuple):
 def _leaving(e: Equation) -> list[Accumulator]:
     """Return the sums that should be computed after a scan."""
     layout, body = LoopLayout.of(e.params), e.params["program"]
-    read = uses(body)
-    made_by = {v: b for b in body.equations for v in b.outputs}
-    consts, carry, slices = layout.operands(body.inputs)
-    found = [_sum(i, v, body.outputs[i], made_by, read) for i, v in enumerate(carry)]
-    sums = [s for s in found if s is not None]
-    fixed = _fixed(body, consts)
-    sums = [s for s in sums if fixed.isdisjoint(s.operands)]
+    _, carry, slices = layout.operands(body.inputs)
+    found = [_sum(i, v, body) for i, v in enumerate(carry)]
+    moving = depending(body.equations, (*carry, *slices))
+    sums = [s for s in found if s is not None and moving.issuperset(s.operands)]
     there = {*slices, *layout.results(body.outputs)[1]}
     return _worth(sums, there, carry, slices, e.params["length"]) if sums else []
 
@@ -245,32 +235,20 @@ def _worth(
     return sorted(kept, key=lambda s: s.place)
 
 
-def _fixed(body: Program, consts: Sequence[Var]) -> set[Any]:
-    """Return the loop-invariant values."""
-    found: set[Any] = set(consts)
-    for b in body.equations:
-        if found.issuperset([v for v in b.inputs if v.__class__ is Var]):
-            found.update(b.outputs)
-    return found
-
-
-def _sum(
-    place: int, v: Var, result: Any, made_by: dict[Var, Equation], read: Counter[Any]
-) -> Accumulator | None:
+def _sum(place: int, v: Var, body: Program) -> Accumulator | None:
     """Return the carry v as a sum, if it only accumulates contractions and has no other use."""
+    read, readers = memo(body, uses), memo(body, readers_of)
     terms: list[Var] = []
-    at = result
-    while at is not v:
-        e = made_by.get(at)
-        if e is None or e.primitive is not add or read[at] != 1:
+    at = v
+    while at is not body.outputs[place]:
+        e = readers[at][0] if read[at] == 1 and at in readers else None
+        if e is None or e.primitive is not add:
             return None
-        rest = [x for x in e.inputs if _leads_to(x, v, made_by)]
-        if len(rest) != 1:
-            return None
-        terms += [x for x in e.inputs if x is not rest[0]]
-        at = rest[0]
-    if not terms or read[v] != 1:
+        terms.insert(0, e.inputs[1] if e.inputs[0] is at else e.inputs[0])
+        (at,) = e.outputs
+    if not terms or read[at] != 1:
         return None
+    made_by = {v: b for b in body.equations for v in b.outputs}
     roots: dict[Equation, None] = {}
     moves: dict[Equation, None] = {}
     for x in terms:
@@ -286,24 +264,10 @@ def _sum(
     return Accumulator(place, terms, list(roots), list(moves))
 
 
-def _leads_to(x: Any, v: Var, made_by: dict[Var, Equation]) -> bool:
-    """Return whether x is the carry v, or a sum with it. Sums are followed along their first such
-    operand."""
-    todo = [x]
-    while todo:
-        x = todo.pop()
-        if x is v:
-            return True
-        e = made_by.get(x)
-        if e is not None and e.primitive is add:
-            todo += e.inputs
-    return False
-
-
 # --- the scan without them, and the equations after it -------------------------------------------
 
 
-def _without(e: Equation, sums: list[Accumulator], known: dict[Var, Any]) -> Iterable[Equation]:
+def _without(e: Equation, sums: list[Accumulator], known: dict[Var, Any]) -> list[Equation]:
     """Return the equations that replace a scan; add the new values of its sums to `known`."""
     loop = Loop.of(e)
     starts = [x for _, x, *_ in loop.carry]
@@ -315,37 +279,28 @@ def _without(e: Equation, sums: list[Accumulator], known: dict[Var, Any]) -> Ite
             arrays[v] = Var(v.type.update(shape=(e.params["length"], *v.type.shape)))
             loop.written.append((v, arrays[v]))
     outputs = loop.outputs
-    yield loop.scan(e, "accumulated of", prune(e.params["program"].equations, outputs), outputs)
-    yield from _behind(e, sums, starts, arrays, known)
+    scan_ = loop.scan(e, HOW, prune(e.params["program"].equations, outputs), outputs)
+    return [scan_, *_behind(e, sums, starts, arrays, known)]
 
 
 def _behind(
     e: Equation, sums: list[Accumulator], starts: Sequence[Any], arrays: dict[Any, Any], known: dict[Var, Any]
-) -> Iterable[Equation]:
+) -> list[Equation]:
     """Return the sums over all steps. `starts`: of the carries; `arrays`: of the values of all steps."""
     names: dict[Any, Any] = {}
+    made: list[Equation] = []
     for root in dict.fromkeys([root for s in sums for root in s.roots]):
-        total = Var(root.outputs[0].type)
-        names[root.outputs[0]] = total
-        yield Equation(
-            dot_general,
-            tuple([arrays[v] for v in root.inputs]),
-            (total,),
-            _over_steps(root),
-            root.source,
-            Origin("accumulated of", root),
-        )
+        factors, origin = [arrays[v] for v in root.inputs], Origin(HOW, root)
+        names[root.outputs[0]] = appended(made, origin, dot_general, *factors, **_over_steps(root))
     moves = {b for s in sums for b in s.moves}
-    yield from copied([b for b in e.params["program"].equations if b in moves], names)
+    made += copied([b for b in e.params["program"].equations if b in moves], names)
     for s in sums:
         start, *rest = starts[s.place], *[names[v] for v in s.terms]
         total = rest.pop(0) if is_zero(start) else start
         for x in rest:
-            (t,) = out_types(add, (total.type, x.type), {})
-            made = Var(t)
-            yield Equation(add, (total, x), (made,), {}, e.source, Origin("accumulated of", e))
-            total = made
+            total = appended(made, Origin(HOW, e), add, total, x)
         known[e.outputs[s.place]] = total
+    return made
 
 
 def _over_steps(root: Equation) -> dict[str, Any]:

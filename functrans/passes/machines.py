@@ -67,18 +67,14 @@ _local = _Local()
 def machine() -> Machine:
     """Return what programs are optimized for in this thread: JAX's default platform, unless
     `optimized_for` says otherwise."""
-    return _local.machine or _of(jax.default_backend())
+    return _local.machine or MACHINES.get(jax.default_backend(), GPU)
 
 
 @contextmanager
 def optimized_for(platform: str) -> Iterator[None]:
     """Optimize for a platform, as JAX names it."""
-    outer, _local.machine = _local.machine, _of(platform)
+    outer, _local.machine = _local.machine, MACHINES.get(platform, GPU)
     try:
         yield
     finally:
         _local.machine = outer
-
-
-def _of(platform: str) -> Machine:
-    return MACHINES.get(platform, GPU)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from functrans.ir.program import Equation, Program, Var, prune, renamed_all
-from functrans.passes.rewrite import Rewrite, everywhere, program_pass, renaming, rewritten
+from functrans.passes.rewrite import Rewrite, nested_pass, renaming, rewritten
 from functrans.primitives.dependence import operation_key, parameters_key
 
 # --- common-subexpression elimination -------------------------------------------------------------
@@ -16,13 +16,9 @@ from functrans.primitives.dependence import operation_key, parameters_key
 # computation that is to be repeated (`Primitive.mergeable`).
 
 
-@program_pass
+@nested_pass
 def common_subexpressions(program: Program) -> Program:
     """Eliminate common subexpressions."""
-    return everywhere(_once, program, "common_subexpressions")
-
-
-def _once(program: Program) -> Program:
     first: dict[tuple[Any, ...], Any] = {}
     known: dict[Var, Any] = {}
     notes: list[Rewrite] = []
@@ -63,14 +59,10 @@ def _interchangeable(x: Any, y: Any) -> bool:
 # --- dead-code elimination ------------------------------------------------------------------------
 
 
-@program_pass
+@nested_pass
 def dead_code(program: Program) -> Program:
     """Remove equations that the outputs do not need, except those with effects, and unused
     constants."""
-    return everywhere(_alive, program, "dead_code")
-
-
-def _alive(program: Program) -> Program:
     if program.marks.pruned and not program.constants:
         return program
     equations = prune(program.equations, program.outputs)
@@ -93,7 +85,5 @@ def without_unused_inputs(program: Program) -> tuple[Program, list[int]]:
     return program.replace(inputs=[program.inputs[i] for i in kept]), kept
 
 
-def _read(equations: Sequence[Equation], outputs: Sequence[Any]) -> set[Var]:
-    used = {v for e in equations for v in e.inputs if v.__class__ is Var}
-    used.update([v for v in outputs if v.__class__ is Var])
-    return used
+def _read(equations: Sequence[Equation], outputs: Sequence[Any]) -> set[Any]:
+    return {v for e in equations for v in e.inputs}.union(outputs)

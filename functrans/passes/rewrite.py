@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -22,6 +22,7 @@ from functrans.caching import cached
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed_all
 from functrans.ir.source import Source
+from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
@@ -39,6 +40,16 @@ def program_pass(run: _Pass) -> _Pass:
         return run(program, *args, **kwargs)
 
     return boundary(call)  # type: ignore[return-value]
+
+
+def nested_pass(rewrite: Callable[[Program], Program]) -> Callable[[Program], Program]:
+    """Make a pass for users of a rewrite of one program, which nested programs get too."""
+
+    @wraps(rewrite)
+    def whole(program: Program) -> Program:
+        return everywhere(rewrite, program, rewrite)
+
+    return program_pass(whole)
 
 
 # --- nested programs ------------------------------------------------------------------------------
@@ -106,6 +117,11 @@ def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> di
     return made
 
 
+def all_equations(program: Program) -> list[Equation]:
+    """Return the equations of a program and of those nested in it."""
+    return [e for p in with_nested(program) for e in p.equations]
+
+
 # --- equations ------------------------------------------------------------------------------------
 
 
@@ -124,6 +140,14 @@ def derived(
         e.source if source is None else source,
         e.origin,
     )
+
+
+def appended(equations: list[Equation], origin: Origin, primitive: Any, *inputs: Any, **params: Any) -> Var:
+    """Append an equation, at the line of the one that it is derived from, and return its result."""
+    (t,) = out_types(primitive, tuple([v.type for v in inputs]), params)
+    made = Var(t)
+    equations.append(Equation(primitive, inputs, (made,), params, origin.equation.source, origin))
+    return made
 
 
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
@@ -145,6 +169,14 @@ def readers_of(program: Program) -> defaultdict[Any, list[Equation]]:
         for v in e.inputs:
             readers[v].append(e)
     return readers
+
+
+def behind(made_by: Mapping[Any, Equation], v: Any, moves: Container[Any]) -> Equation | None:
+    """Return the equation that computes a value, before any moves of it."""
+    e = made_by.get(v)
+    while e is not None and e.primitive in moves:
+        e = made_by.get(e.inputs[0])
+    return e
 
 
 class Replaced(NamedTuple):
@@ -191,6 +223,11 @@ def rewritten(
     made = program.replace(equations=prune(equations, outputs) if prunes else equations, outputs=outputs)
     made.mark(rewrites=notes, pruned=prunes)
     return made
+
+
+def with_equations(program: Program, equations: Sequence[Equation]) -> Program:
+    """Return the program with other equations; the same object if they are its own."""
+    return program if equations == program.equations else program.replace(equations=equations)
 
 
 def is_power_of_two(value: Any) -> bool:
@@ -256,35 +293,25 @@ class Rewriter:
         return rewritten(self.program, equations, outputs, self.notes)
 
     def _replace(self, e: Equation, found: Any, before: int) -> bool:
-        """Replace the result of an equation by an equal value, if the types agree. `before` is the
+        """Replace the results of an equation by equal values, if the types agree. `before` is the
         number of equations before its rule added new ones."""
-        if found.__class__ is tuple:
-            return self._replace_all(e, found)
-        v = e.outputs[0]
-        if found.type is not v.type:
-            if found.__class__ is not Literal or not found.type.same(v.type):
-                return False  # the weak-type flags differ, and users may depend on it
-            found = Literal(found.value, v.type)
+        made = []
+        for v, x in zip(e.outputs, found if found.__class__ is tuple else (found,), strict=True):
+            if x.type is not v.type:
+                if x.__class__ is not Literal or not x.type.same(v.type):
+                    return False  # the weak-type flags differ, and users may depend on it
+                x = Literal(x.value, v.type)
+            made.append((v, x))
+        self.notes.append((e.primitive.name, (e, *self.seen)))
         last = self.equations[-1] if len(self.equations) > before else None
         if last is not None and last.outputs[0] is found and not self.parts:
             last.outputs = e.outputs  # nothing refers to the new variable yet
-            self.made_by[v] = self.made_by.pop(found)
-        else:
-            self.known[v] = found
-            if self._count is not None:
-                self._count[found] += self._count[v]
-        self.notes.append((e.primitive.name, (e, *self.seen)))
-        return True
-
-    def _replace_all(self, e: Equation, found: tuple[Any, ...]) -> bool:
-        """`_replace` for an equation with several results."""
-        if any([x.type is not v.type for x, v in zip(found, e.outputs, strict=True)]):
-            return False
-        for v, x in zip(e.outputs, found, strict=True):
+            self.made_by[e.outputs[0]] = self.made_by.pop(found)
+            return True
+        for v, x in made:
             self.known[v] = x
             if self._count is not None:
                 self._count[x] += self._count[v]
-        self.notes.append((e.primitive.name, (e, *self.seen)))
         return True
 
     # --- for rules

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from math import inf
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Program
-from functrans.ir.text import with_nested
 from functrans.passes.kernel_expansions import FORMS
+from functrans.passes.rewrite import all_equations
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.calls.jit import jit, outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -40,33 +40,31 @@ _EACH, _EACH_IN_LOOP, _EACH_IN_LIBRARY = 50.0, 0.5, 1000.0
 _MOVED = 4096  # bytes: smaller arrays are not moved in a loop, but read where they are
 
 
+@memoized
 def is_short(program: Program) -> bool:
     """Return whether the calling thread is to run a program that XLA would have another run."""
-    return memo(program, _is_short)
-
-
-def _is_short(program: Program) -> bool:
-    straight, in_loops = memo(program, _times, False)
+    straight, in_loops = _times(program, False)
     straight += bytes_of(*program.in_types, *program.out_types) / _BYTES
     if straight + in_loops > _SHORT_LOOP:
         return False
-    equations = [e for p in with_nested(program) for e in p.equations]
+    equations = all_equations(program)
     sizes = [bytes_of(v.type) for e in equations for v in (*e.inputs, *e.outputs)]
     if straight > _SHORT and max(sizes, default=0) > _FEW_NUMBERS:
         return False
     return counted(program) >= _FEW or any(map(_is_in_library, equations))  # which a kernel may expand
 
 
+@memoized
 def _times(program: Program, in_loop: bool) -> tuple[float, float]:
     """Return the estimated nanoseconds of a program outside and inside of its loops."""
     straight = in_loops = 0.0
     for e in program.equations:
         if e.primitive in LOOPS:
-            once = sum([sum(memo(p, _times, True)) for p in e.programs])
+            once = sum([sum(_times(p, True)) for p in e.programs])
             in_loops += once * e.params.get("length", _STEPS)
         elif e.primitive in _CALLS:
             for p in e.programs:
-                one, other = memo(p, _times, in_loop)
+                one, other = _times(p, in_loop)
                 straight, in_loops = straight + one, in_loops + other
         else:
             straight += _time(e, in_loop)
@@ -95,13 +93,10 @@ def _time(e: Equation, in_loop: bool) -> float:
     return (_EACH_IN_LOOP if in_loop else _EACH) + cost.flops / rate + moved / _BYTES
 
 
+@memoized
 def counted(program: Program) -> int:
     """Return the operations that XLA counts in a program: those of a loop once, none of functions such as
     `exp` or in a library."""
-    return memo(program, _counted)
-
-
-def _counted(program: Program) -> int:
     return sum([_counted_once(e) for e in program.equations if not isinstance(e.primitive, Structural)])
 
 

@@ -136,7 +136,7 @@ class Expansion:
         if self.looked_at > MOST_VALUES or self.deep > MOST_DEEP:
             raise NotSeparable
         self.deep += 1
-        terms = rule(self, eqn, dims)
+        terms = rule(self, eqn, dims) or [Term(1, (Factor(eqn.outputs[0], dims),))]
         self.deep -= 1
         if len(terms) > MOST_TERMS or sum([len(t.factors) for t in terms]) > MOST_VALUES:
             raise NotSeparable
@@ -248,19 +248,18 @@ def _reshape(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     return self.expand(e.inputs[0], self.regrouped(dims, e.inputs[0].type.shape))
 
 
-def _convert(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _convert(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     if keeps_numbers(e):
         return self.expand(e.inputs[0], dims)
-    v = e.outputs[0]
     if len(dims) == 2 and counts_alike(self.made_by, e.inputs[0]):
-        return [Term(1, (Factor(Var(v.type), dims, "equal"),))]
-    return [Term(1, (Factor(v, dims),))]
+        return [Term(1, (Factor(Var(e.outputs[0].type), dims, "equal"),))]
+    return None
 
 
-def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _select(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     """Expand a select_n that is x on a diagonal, else 0."""
     if not is_masked(self.made_by, e):
-        return [Term(1, (Factor(e.outputs[0], dims),))]
+        return None
     equal = Factor(Var(e.outputs[0].type), dims, "equal")
     return [Term(t.number, (equal, *t.factors)) for t in self.expand(e.inputs[2], dims)]
 
@@ -270,10 +269,10 @@ def is_masked(made_by: dict[Var, Equation], e: Equation) -> bool:
     return len(e.inputs) == 3 and is_zero(e.inputs[1]) and counts_alike(made_by, e.inputs[0])
 
 
-def _slice(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _slice(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     """Expand a slice that takes the diagonal of a flattened matrix."""
     if not is_diagonal(self.made_by, e):
-        return [Term(1, (Factor(e.outputs[0], dims),))]
+        return None
     return self.expand(self.made_by[e.inputs[0]].inputs[0], (*dims, dims[-1]))
 
 
@@ -330,16 +329,16 @@ def is_diagonal(made_by: dict[Var, Equation], e: Equation) -> bool:
     )
 
 
-def _mul(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _mul(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     if e.inputs[0] is e.inputs[1]:
         return _square(self, e, dims)
     x, y = [self.expand(v, dims) for v in e.inputs]
     return self.product(x, y, dims)
 
 
-def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     if e.params.get("y", 2) != 2:
-        return [Term(1, (Factor(e.outputs[0], dims),))]
+        return None
     x, y = [self.expand(e.inputs[0], dims) for _ in range(2)]
     if self._sums(x, dims):
         self.multiplied_out = True
@@ -352,7 +351,7 @@ def _square(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
     ]
 
 
-def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     x, y = [self.expand(v, dims) for v in e.inputs]
     if _are_exact(x) and _are_exact(y):  # the difference is exact, and must stay so
         own = set(self.flat(dims))
@@ -360,7 +359,7 @@ def _add(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
         if not any([f.kind == "one_hot" for f in factors]) and all(
             [own <= self.axes_of(t.factors) for t in (*x, *y)]
         ):
-            return [Term(1, (Factor(e.outputs[0], dims),))]
+            return None
         self.multiplied_out = True
     return [*x, *(y if e.primitive is add else _negated(y))]
 
@@ -419,9 +418,9 @@ def adds_rows(e: Equation) -> bool:
     return len(indexed) == 1 and sizes[e.params["operand"].index(indexed[0])] == 1
 
 
-def _dot_general(self: Expansion, e: Equation, dims: Dims) -> list[Term]:
+def _dot_general(self: Expansion, e: Equation, dims: Dims) -> list[Term] | None:
     if not plain_dot(e):
-        return [Term(1, (Factor(e.outputs[0], dims),))]
+        return None
     lhs, rhs, out = (e.params[name] for name in ("lhs", "rhs", "out"))
     axes = dict(zip(out, dims, strict=True))
     over = self.named(lhs, e.inputs[0].type.shape, axes)
@@ -437,7 +436,7 @@ def plain_dot(e: Equation) -> bool:
     return e.params.get("precision") is None and keeps_numbers(e)
 
 
-Rule = Callable[[Expansion, Equation, Dims], list[Term]]
+Rule = Callable[[Expansion, Equation, Dims], list[Term] | None]  # None: the value is a factor
 
 _ALIASES: dict[Any, Rule] = {
     transpose: _transpose,

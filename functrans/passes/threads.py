@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import jax
 
-from functrans.caching import memo
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Program
 from functrans.passes import machines
 from functrans.passes.kernels import LOOPS, is_kept
@@ -29,9 +29,10 @@ def are_shared(step: Sequence[Program]) -> bool:
     """Return whether an operation in a step of a loop is worth several threads."""
     if not _XLA_MAKES_KERNELS or machines.CORES < 2 or any(map(is_kept, step)):
         return False
-    return max([memo(p, _largest) for p in step]) >= max(_LARGE, 4 * _LARGE // machines.CORES)
+    return max([_largest(p) for p in step]) >= max(_LARGE, 4 * _LARGE // machines.CORES)
 
 
+@memoized
 def _largest(program: Program) -> int:
     """Return on how many numbers the largest operation of a program works, apart from loops in it."""
     return max(map(_numbers, program.equations), default=0)
@@ -41,7 +42,7 @@ def _numbers(e: Equation) -> int:
     if e.primitive in LOOPS:
         return 0
     if e.programs:
-        return max([memo(p, _largest) for p in e.programs])
+        return max([_largest(p) for p in e.programs])
     if e.primitive is dot_general:  # one with a vector: XLA makes no kernel of others
         return max([v.type.size for v in e.inputs])
     return e.outputs[0].type.size if isinstance(e.primitive, Elementwise) else 0

@@ -9,7 +9,7 @@ values are consts and are never stacked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from typing import Any
 
@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from functrans.caching import memo, memo_as
-from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.program import Equation, Program, Var, hoist_constants, prune
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
@@ -327,6 +327,17 @@ class Scan(HigherOrderPrimitive):
 
 
 scan: Scan = Scan()
+
+
+def scanned(
+    step: Callable[..., Sequence[Any]], init: Values, arrays: Values, length: int, name: str = "", **how: Any
+) -> list[Any]:
+    """Bind the scan of a flat function `(*state, *slices) -> (*state, *written)`, by the types of its
+    operands. What it captures is constant."""
+    types = [*map(typeof, init), *[typeof(x).without_axis(0) for x in arrays]]
+    body, fixed = hoist_constants(stage(step, types, name))
+    sizes = {"consts": len(fixed), "carry": len(init)}
+    return scan(*fixed, *init, *arrays, program=body, length=length, **sizes, **how)
 
 
 def linear_inputs(program: Program, given: Sequence[bool], layout: LoopLayout) -> list[bool]:
