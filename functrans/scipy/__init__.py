@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from functrans.loading import lazily as _lazily
 
-if TYPE_CHECKING:
+with _lazily(__name__):
     from jax.scipy import cluster as cluster
     from jax.scipy import fft as fft
     from jax.scipy import integrate as integrate
@@ -20,13 +18,3 @@ if TYPE_CHECKING:
     from jax.scipy import stats as stats
 
     from functrans.scipy import optimize as optimize
-else:
-    __getattr__, __dir__, __all__ = _lazily(
-        __name__,
-        {
-            "functrans.scipy": (
-                "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial "
-                "special stats"
-            )
-        },
-    )

@@ -4,16 +4,8 @@ Not JAX's, whose line search gives up too early: from 200 starts in [-2, 2]^2 it
 minimum of Rosenbrock's function from 66, this one from all. This one also supports reverse mode.
 """
 
-from typing import TYPE_CHECKING
-
 from functrans.loading import lazily as _lazily
 
-if TYPE_CHECKING:
+with _lazily(__name__, "functrans.ir.tracebacks.shown"):
     from functrans.scipy.optimize.minimizers import OptimizeResults as OptimizeResults
     from functrans.scipy.optimize.minimizers import minimize as minimize
-else:
-    __getattr__, __dir__, __all__ = _lazily(
-        __name__,
-        {"functrans.scipy.optimize.minimizers": "OptimizeResults minimize"},
-        shown="functrans.ir.tracebacks.shown",
-    )
