@@ -24,22 +24,18 @@ from jax._src import checkify
 
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
+from functrans.interop.loops import LOOPS, by_jax
 from functrans.interop.sharded_programs import divided, run_parts
 from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import Jit, jit
-from functrans.primitives.control_flow.cond import cond
-from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
-from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import div
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import Indexed
 
 _WINDOWS = (dynamic_slice, dynamic_update_slice)
-_LOOPS = (scan, while_loop, cond)
 _with_error: Any = checkify.assert_func  # takes a context since JAX 0.11
 
 
@@ -86,8 +82,8 @@ class _Checks:
             return self.jaxpr(e.params["body"].fun, values)
         if e.primitive is div:
             return self.jaxpr(jax.lax.div, values)
-        if e.primitive in _LOOPS:
-            return self.jaxpr(_loop(e, self.preparation), values)
+        if e.primitive in LOOPS:
+            return self.jaxpr(lambda *xs: by_jax(e, self.bound, xs), values)
         if checkify.OOBError in self.kinds and _is_indexing(e):
             self.indices(e, values)
         elif isinstance(e.primitive, Jit) and "program" in e.params:
@@ -97,6 +93,9 @@ class _Checks:
             _Alone(e, self.preparation), *self.context, self.error, self.kinds, *values
         )
         return outs
+
+    def bound(self, program: Program, values: Sequence[Any]) -> list[Any]:
+        return xla.bind(program, values, self.preparation)
 
     def indices(self, e: Equation, values: Sequence[Any]) -> None:
         """Add the error of the first window of an equation that is out of bounds."""
@@ -163,38 +162,6 @@ class _Alone:
         pairs = zip(self.inputs, values, strict=True)
         known = {v: x for v, x in pairs if v.__class__ is Var}
         return xla.bind(self.program, [known[v] for v in self.program.inputs], self.preparation)
-
-
-def _loop(e: Equation, preparation: Preparation) -> Any:
-    """Return the equation as a function that calls JAX's control flow on our programs."""
-    params: Any = e.params
-
-    def of(program: Program) -> Any:
-        return lambda *xs: xla.bind(program, xs, preparation)
-
-    if e.primitive is cond:
-        return lambda i, *xs: jax.lax.switch(i, [of(b) for b in params["branches"]], *xs)
-    if e.primitive is while_loop:
-        holds, step = of(params["cond"]), of(params["body"])
-
-        def looped(*xs: Any) -> list[Any]:
-            test, consts, start = while_operands(xs, params)
-            return jax.lax.while_loop(lambda c: holds(*test, *c)[0], lambda c: step(*consts, *c), start)
-
-        return looped
-    layout, body = LoopLayout.of(params), of(params["program"])
-
-    def scanned(*xs: Any) -> list[Any]:
-        consts, start, arrays = layout.operands(xs)
-
-        def step(carry: Any, x: Any) -> tuple[list[Any], list[Any]]:
-            return layout.results(body(*consts, *carry, *x))
-
-        how = {k: params[k] for k in ("length", "reverse", "unroll") if k in params}
-        carry, ys = jax.lax.scan(step, start, arrays, **how)
-        return [*carry, *ys]
-
-    return scanned
 
 
 for _primitive in xla.PRIMITIVES:
