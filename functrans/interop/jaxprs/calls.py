@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
 import jax
-import numpy as np
-from jax._src.core import Primitive, jaxpr_as_fun, no_axis_name
-from jax._src.interpreters import batching
+from jax._src.core import Primitive
 
 from functrans.caching import memo
+from functrans.interop.jaxprs.opaque import Body
 from functrans.interop.jaxprs.walk import (
     Flat,
-    Imported,
     OneEquation,
-    abstract,
     close,
     constants_of,
     exactly,
+    in_jaxpr,
     kind_of,
     means,
     program,
     read_literal,
     run,
     spread_front,
-    traced,
-    type_of_aval,
 )
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
@@ -49,7 +45,7 @@ from functrans.primitives.custom.calls import (
     custom_vmap_call,
 )
 from functrans.primitives.custom.implicit import linear_solve
-from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, longer
 from functrans.primitives.distributed.platforms import platform_index
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise.conversion import cast
@@ -327,10 +323,8 @@ class Call(OneEquation):
         n = len(consts)
 
         def body(*values: Any) -> list[Any]:
-            env = dict(zip(self.inputs, values[n:], strict=True))
-            args = [read_literal(v) if hasattr(v, "val") else env[v] for v in self.atoms]
-            outs = dict(zip(self.all_outputs, run(self.closed.jaxpr, values[:n], args), strict=True))
-            return exactly([outs[v] for v in self.outputs], [v.aval for v in self.outputs])
+            function = self.by(lambda *args: run(self.closed.jaxpr, values[:n], args), read_literal)
+            return exactly(function(*values[n:]), [v.aval for v in self.outputs])
 
         types = [*map(typeof, consts), *self.types]
         made, captured = hoist_constants(stage(body, types, self.name))
@@ -350,63 +344,43 @@ class Call(OneEquation):
         """Return the vjp rule of a VjpRule."""
 
         def forward(*values: Any) -> Any:
-            return jax.vjp(self.of_some(active, values), *compress(values, active))
+            def divided(*moving: Any) -> Any:
+                outs = self.of_some(active, values)(*moving)
+                return [outs[i] for i in self.moving], outs
+
+            _, pull, outs = jax.vjp(divided, *compress(values, active), has_aux=True)
+            return outs, pull
 
         rule = self.imported(("vjp", active), forward, self.kinds)
-        found = [materialize(x) for x in rule(primals)]
         n = len(self.outputs)
+        k = len(rule.kinds) - n
         pullback_tree = rule.out_tree.children()[1]
-
-        def backward(*values: Any) -> Any:
-            pull = jax.tree.unflatten(pullback_tree, values[: len(rule.types) - n])
-            return pull(self.cotangents(values[len(rule.types) - n :]))
-
-        pulled = self.pulled(("pull", active), backward, rule.kinds[n:], active)
-        return found[:n], found[n:], Pullback(pulled, self.types, self.out_types, self.name)
-
-    def cotangents(self, moving: Flat) -> list[Any]:
-        """Return the cotangents of all results; JAX expects float0 for integers."""
-        rest = iter(moving)
-        return [
-            next(rest) if is_inexact(t.dtype) else np.zeros(t.shape, jax.dtypes.float0)
-            for t in self.out_types
-        ]
-
-    def pulled(
-        self, key: Any, backward: Any, residuals: Sequence[Any], active: Sequence[bool]
-    ) -> Callable[[Flat, Flat], Flat]:
-        """Return our bwd rule for JAX's, which returns cotangents of the active operands."""
         moving = [kind_of(self.outputs[i].aval) for i in self.moving]
         places = [i for i, a in enumerate(active) if a]
 
-        def pull(values: Flat, cts: Flat) -> Flat:
-            rule = self.imported(key, backward, [*residuals, *moving])
-            given = [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
-            return at_places(rule([*values, *given]), places, len(active))
+        def backward(*values: Any) -> Any:
+            return jax.tree.unflatten(pullback_tree, values[:k])([*values[k:]])
 
-        return pull
+        def pull(residuals: Flat, cts: Flat) -> Flat:
+            back = self.imported(("pull", active), backward, [*rule.kinds[n:], *moving])
+            return at_places(back([*residuals, *self.cotangents(cts)]), places, len(active))
+
+        found = [materialize(x) for x in rule(primals)]
+        return found[:n], found[n:], Pullback(pull, self.types, self.out_types, self.name)
 
     def batched(self, size: int, in_batched: Flat, args: Flat) -> tuple[Flat, Flat]:
         """Return the vmap rule of a BatchRule."""
-        types = [
-            t.update(shape=(size, *t.shape)) if b else t for t, b in zip(self.types, in_batched, strict=True)
-        ]
-        alone = not any(in_batched) and all(is_inexact(t.dtype) for t in self.types)
+        dims, n = tuple([0 if b else None for b in in_batched]), len(args)
 
-        def make() -> tuple[Imported, Flat]:
-            closed, given = self.closed_alone, list(in_batched)
-            if alone:  # then JAX calls the rule for batched tangents only
-                n = len(self.types)
-                closed = jax.make_jaxpr(lambda *v: jax.jvp(self.fun, v[:n], v[n:])[0])(*self.kinds * 2)
-                given = [False] * n + [True] * n
-            axis = batching.AxisData(no_axis_name, size, None, None)
-            mapped, batched = batching.batch_jaxpr(closed, axis, given, False)
-            zeros = [np.zeros((size, *t.shape), t.dtype) for t in self.types if alone]
-            fun = jaxpr_as_fun(mapped)
-            return Imported(*traced(lambda *values: fun(*values, *zeros), types), self.name), batched
+        def with_tangents(*values: Any) -> Any:
+            return jax.jvp(self.fun, values[:n], values[n:])[0]
 
-        rule, batched = self.known(("vmap", size, tuple(in_batched)), make)
-        return [materialize(y) for y in rule(args)], batched
+        if any(in_batched) or not all(is_inexact(t.dtype) for t in self.types):
+            rule, axes = self.mapped(self.fun, dims, size)
+        else:  # then JAX calls the rule for batched tangents only
+            rule, axes = self.mapped(with_tangents, dims + (0,) * n, size)
+            args = [*args, *[literal(0, longer(t, size)) for t in self.types]]
+        return [materialize(y) for y in rule(args)], [d is not None for d in axes]
 
 
 # --- their table ----------------------------------------------------------------------------------
@@ -434,28 +408,15 @@ def _custom_vmap(eqn: Any, *values: Any) -> Any:
 @means("custom_lin")
 def _custom_lin(eqn: Any, *values: Any) -> Any:
     """The derivative of a custom_vjp function, from residuals and tangents: bwd transposed."""
-    n, params = eqn.params["num_res"], eqn.params
-    types = tuple([typeof(x) for x in values])
-    outs = [type_of_aval(v.aval) for v in eqn.outvars]
-    moving = [i for i, t in enumerate(outs) if is_inexact(t.dtype)]
-    name = params["bwd"].debug_info.func_name or "custom_lin"
-
-    def backward(*given: Any) -> Any:
-        def forward(*tangents: Any) -> list[Any]:
-            found = eqn.primitive.bind(*given[:n], *tangents, **params)
-            return [found[i] for i in moving]
-
-        return jax.linear_transpose(forward, *map(abstract, types[n:]))(list(given[n:]))
-
-    made: list[Imported] = []
+    body = Body(in_jaxpr(eqn))
+    tangents = set(eqn.invars[eqn.params["num_res"] :])
+    linear = tuple([v in tangents for v in body.inputs])
 
     def pull(residuals: Flat, cts: Flat) -> Flat:
-        kept = tuple([outs[i] for i in moving])
-        if not made:
-            made.append(Imported(*traced(backward, [*types[:n], *kept]), name))
-        given = [literal(0, t) if c is None else c for c, t in zip(cts, kept, strict=True)]
-        return made[0]([*residuals, *given])
+        return body.transposed(linear)([*residuals, *body.cotangents(cts)])
 
-    pullback = Pullback(pull, types[n:], tuple([outs[i] for i in moving]), name)
-    found = bind(custom_lin, values, {"pullback": pullback, "active": (True,) * len(types[n:])})
-    return at_places(found, moving, len(outs))
+    types = tuple(compress(body.types, linear))
+    name = eqn.params["bwd"].debug_info.func_name or "custom_lin"
+    rule = {"pullback": Pullback(pull, types, body.out_types, name), "active": (True,) * len(types)}
+    found = bind(custom_lin, body.operands(values), rule)
+    return body.results(at_places(found, body.moving, len(body.outputs)))

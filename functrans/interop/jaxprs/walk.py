@@ -10,8 +10,10 @@ missing, or that its function does not accept, is `opaque`: it stays JAX's.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -36,6 +38,7 @@ from functrans.trace import (
     derived_here,
     evaluate,
     full,
+    literal,
     materialize,
     provenance,
     stage,
@@ -330,11 +333,6 @@ class Imported:
     def __call__(self, values: Flat) -> list[Any]:
         return evaluate(self.program, [*self.consts, *values])
 
-    @property
-    def types(self) -> tuple[ArrayType, ...]:
-        """Return the types of the results."""
-        return self.program.out_types
-
 
 # --- one equation as a function -------------------------------------------------------------------
 #
@@ -364,8 +362,7 @@ class OneEquation:
         eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
         self.inputs: list[Any] = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
-        dropped = DropVar
-        self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
+        self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, DropVar)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
         self.closed_alone: Any = close(alone)
         self.fun: Callable[..., Any] = jaxpr_as_fun(self.closed_alone)
@@ -384,6 +381,24 @@ class OneEquation:
         """Return all results of the equation; unused ones are zeros."""
         outs, used = iter(found), set(self.outputs)
         return [next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs]
+
+    def by(
+        self, fun: Callable[..., Flat], read: Callable[[Any], Any] = attrgetter("val")
+    ) -> Callable[..., list[Any]]:
+        """Return a function like `self.fun` that calls another one of the equation's operands. `read`: of
+        literals."""
+
+        def alone(*values: Any) -> list[Any]:
+            env = dict(zip(self.inputs, values, strict=True))
+            outs = fun(*[read(v) if hasattr(v, "val") else env[v] for v in self.atoms])
+            kept = zip(self.all_outputs, outs, strict=True)
+            return [y for v, y in kept if not isinstance(v, DropVar)]
+
+        return alone
+
+    def cotangents(self, cts: Flat) -> list[Any]:
+        """Return the cotangents of the inexact results, out of those of all; None is zero."""
+        return [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return `make()`, computed once per key and named axes in scope."""
@@ -415,3 +430,29 @@ class OneEquation:
             return outs, [moved[i] for i in self.moving]
 
         return pushed, [*self.kinds, *compress(self.kinds, active)]
+
+    def mapped(
+        self, fun: Callable[..., Any], dims: Sequence[int | None], size: int, **names: Any
+    ) -> tuple[Imported, list[int | None]]:
+        """Return `jax.vmap` of a function, which calls `fun` of this equation, of operands batched along
+        `dims`; and the batch axes of its results."""
+        given = zip(dims, itertools.cycle(self.types), strict=False)
+        types = [t if d is None else t.update(shape=(*t.shape[:d], size, *t.shape[d:])) for d, t in given]
+        found: list[bool] = []
+
+        def noting(*values: Any) -> list[Any]:
+            outs = fun(*values)
+            found[:] = [getattr(y, "batch_dim", None) is not None for y in outs]
+            return outs
+
+        def over(out_axes: Any) -> Callable[..., Any]:
+            return jax.vmap(noting, in_axes=dims, out_axes=out_axes, axis_size=size, **names)
+
+        def made() -> tuple[Imported, list[int | None]]:
+            closed, tree = traced(over(0), types)
+            axes = [0 if b else None for b in found]
+            if not all(found):  # results that are the same for all examples stay unbatched
+                closed, tree = traced(over(axes), types)
+            return Imported(closed, tree, self.name), axes
+
+        return self.known(("vmap", size, dims, *names.values()), made)
