@@ -125,20 +125,19 @@ class lazily:
         return value
 
 
-def hand_on(*modules: str) -> None:
-    """Let modules of ours fall back to JAX's modules of the same names.
+def hand_on(module: str) -> None:
+    """Let a module of ours fall back to JAX's module of the same name.
 
     Arguments:
-      modules: their full names.
+      module: its full name.
 
     Example:
       >>> import jax, functrans.scipy.special
       >>> print(functrans.scipy.special.entr(1.0))
       -0.0
     """
-    for module in modules:
-        with lazily(module):
-            pass
+    with lazily(module):
+        pass
 
 
 # --- attributes -----------------------------------------------------------------------------------
