@@ -28,12 +28,7 @@ from functrans.trace import stage, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------
 
-like("cholesky")
-like("lu")
-like("lu_pivots_to_permutation", "permutation_size")
-like("qr", "pivoting full_matrices")
-like("triangular_solve", "left_side lower transpose_a conjugate_a unit_diagonal")
-like("tridiagonal_solve", "perturb_singular")
+like("qr", use_magma="")
 
 
 def _chosen(name: str, algorithm: Any) -> dict[str, str]:
@@ -99,11 +94,6 @@ def _window(eqn: Any) -> dict[str, Any]:
 def _fft(eqn: Any, x: Any) -> Any:
     lengths = plain(eqn.params["fft_lengths"])
     return PRIMITIVES["fft"](x, kind=eqn.params["fft_type"].name, lengths=lengths)
-
-
-@means("reduce_window_sum reduce_window_max reduce_window_min")
-def _fold_windows(eqn: Any, x: Any) -> Any:
-    return PRIMITIVES[eqn.primitive.name](x, **_window(eqn))
 
 
 @means("select_and_gather_add select_and_scatter_add")

@@ -4,8 +4,9 @@ In: a jaxpr and functrans values for its inputs. Out: the values of its outputs,
 functrans operations in the current trace; or, `program`, the Program of a nested jaxpr.
 
 `TABLE` maps the name of a JAX primitive to a function `(eqn, *values)` -> value or list of them.
-`same` and `like` generate such functions, `means` registers a handwritten one. A primitive that is
-missing, or that its function does not accept, is `opaque`: it stays JAX's.
+`means` registers a handwritten one, `like` makes one for an operation of ours that differs in names
+only, and one with the same names needs no entry. A primitive that is missing, or that its function
+does not accept, is `opaque`: it stays JAX's.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from functrans.lax.arguments import repeated as repeated
 from functrans.lax.arguments import spread as spread
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
+from functrans.primitives.elementwise.families import Binary
+from functrans.primitives.elementwise.special import Special
+from functrans.primitives.random.bits import Threefry2x32
 from functrans.trace import (
     concrete_value,
     derive_from,
@@ -52,6 +56,19 @@ Flat = Sequence[Any]
 
 TABLE: dict[str, Meaning] = {}
 PLAIN: set[str] = set()  # primitives whose results are weakly typed if all operands are
+# Primitives that have the same names and parameters here.
+_NAMES = (
+    "abs acos acosh add and argmax argmin asin asinh atan atan2 atanh bessel_i0e bessel_i1e ceil cholesky "
+    "clamp clz complex concatenate copy cosh cumlogsumexp cummax cummin cumprod cumsum digamma div "
+    "dynamic_update_slice eq erf erf_inv floor ge gt igamma igamma_grad_a igammac imag integer_pow iota "
+    "is_finite le lgamma lt lu lu_pivots_to_permutation max min mulhi name ne neg nextafter not "
+    "one_minus_square optimization_barrier or polygamma population_count pow random_unwrap real reduce_and "
+    "reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window_max "
+    "reduce_window_min reduce_window_sum reduce_xor regularized_incomplete_beta rem rev select_n shift_left "
+    "shift_right_arithmetic shift_right_logical sign sinh sort split square squeeze stop_gradient sub "
+    "threefry2x32 transpose triangular_solve tridiagonal_solve xor zeta"
+)
+SAME = frozenset(_NAMES.split())
 # The keys for any other primitive, and for a jaxpr with values that are not arrays.
 OTHER, WHOLE = "<other>", "<no-arrays>"
 
@@ -70,46 +87,41 @@ def means(names: str) -> Callable[[Meaning], Meaning]:
     return add
 
 
-def same(names: str) -> None:
-    """Register elementwise operations without parameters that have the same name here. JAX
-    broadcasts scalars and axes of size 1; our operations take equal shapes."""
-    for name in names.split():
-        means(name)(_elementwise(name))
-
-
-def _elementwise(name: str) -> Meaning:
-    def apply(eqn: Any, *values: Any) -> Any:
-        shapes = [typeof(x).shape for x in values]
-        if any([s != shapes[0] for s in shapes]):
-            shape = eqn.outvars[0].aval.shape
-            values = tuple([spread(x, shape) for x in values])
-        return PRIMITIVES[name](*values)
-
-    PLAIN.add(name)
-    return apply
-
-
-def like(name: str, same: str = "", *, ours: str = "", **others: str) -> None:
-    """Register an operation of ours, `ours` if it has another name; its parameters as in `each_like`."""
-    parameters = _renamed(same, others)
+def like(name: str, ours: str = "", **renamed: str) -> Meaning:
+    """Register an operation of ours, `ours` if it has another name, that has JAX's parameters, but for
+    those given as `theirs="ours"`; "" drops one. JAX broadcasts scalars and axes of size 1; our operations
+    take equal shapes."""
+    primitive = PRIMITIVES[ours or name]
+    spreads = isinstance(primitive, (Binary, Special, Threefry2x32))
+    names = dict.fromkeys(_OF_LAYOUT, "") | renamed
 
     def apply(eqn: Any, *values: Any) -> Any:
-        return PRIMITIVES[ours or name](*values, **parameters(eqn))
+        if spreads:
+            shapes = [typeof(x).shape for x in values]
+            if any([s != shapes[0] for s in shapes]):
+                values = tuple([spread(x, eqn.outvars[0].aval.shape) for x in values])
+        given = [(names.get(k, k), v) for k, v in eqn.params.items()]
+        return primitive(*values, **{k: plain(v) for k, v in given if k and v is not None})
 
-    means(name)(apply)
     PLAIN.add(name)
+    return means(name)(apply)
+
+
+def meaning(name: str) -> Meaning:
+    """Return what a primitive of JAX's is here."""
+    return TABLE.get(name) or (like(name) if name in SAME else opaque)
 
 
 def each_like(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
     """Register a function of each operand. `same`: the parameters that JAX's operation has too;
     `ours="theirs"`: those with another name here. One that JAX's lacks is None."""
-    parameters = _renamed(same, others)
-    means(names)(lambda eqn, *values: [function(x, **parameters(eqn)) for x in values])
+    parameters = {k: k for k in same.split()} | others
 
+    def apply(eqn: Any, *values: Any) -> Any:
+        given = {ours: plain(eqn.params.get(theirs)) for ours, theirs in parameters.items()}
+        return [function(x, **given) for x in values]
 
-def _renamed(same: str, others: dict[str, str]) -> Callable[[Any], dict[str, Any]]:
-    names = {k: k for k in same.split()} | others
-    return lambda eqn: {k: plain(eqn.params.get(v)) for k, v in names.items()}
+    means(names)(apply)
 
 
 def plain(value: Any) -> Any:
@@ -207,6 +219,7 @@ def run(
     return [read(v) for v in jaxpr.outvars]
 
 
+_OF_LAYOUT = ("out_sharding", "sharding")  # parameters that say how a result is sharded
 # Where JAX's operations keep the layout that a user asked for by `out_sharding=`.
 _LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
     ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), "sharding"
@@ -216,7 +229,7 @@ _LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """Return the results of one equation; their weak types may differ from JAX's."""
     try:
-        outs = TABLE.get(eqn.primitive.name, opaque)(eqn, *values)
+        outs = meaning(eqn.primitive.name)(eqn, *values)
     except errors.UnsupportedChoice:  # an option that only JAX's operation has
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
