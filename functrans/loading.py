@@ -48,8 +48,9 @@ class lazily:
         with lazily(__name__):
             from functrans.api.jit import jit as jit
 
-    A name of JAX's twin of the package is handed on (`_of_jax`). Of modules from which all is imported,
-    `*`, each is imported in turn until its `__all__` has the name that is asked for.
+    Names of JAX's twin of the package are handed on (`_of_jax`), also those that are not imported. Of
+    other modules from which all is imported, `*`, each is loaded in turn until its `__all__` has the name
+    that is asked for.
 
     Arguments:
       package: its full name.
@@ -75,7 +76,8 @@ class lazily:
         if globals is not self._namespace:  # another thread imports something else
             return self._import(name, globals, locals, fromlist, level)
         if fromlist == ("*",):
-            self._homes.append(name)
+            if name != _name_of_twin(self._package):
+                self._homes.append(name)
             return SimpleNamespace(__all__=())
         return SimpleNamespace(**{x: _Named(name, x) for x in fromlist})
 

@@ -126,8 +126,12 @@ class _Delegated(JaxFunction):
 
         @functools.wraps(fun)
         def reading(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
-            return fun(*args, **kwargs)
+            given = jax.tree.map(
+                lambda x: x[1] if x.__class__ is _Known else x,
+                (args, kwargs),
+                is_leaf=lambda x: x.__class__ is _Known,
+            )
+            return fun(*given[0], **given[1])
 
         self.reading = reading  # `fun` of arguments whose integers may be static
         super().__init__(reading, None, options)
@@ -235,11 +239,3 @@ def _known_integers(x: Any) -> Any:
 def _tupled(x: Any) -> Any:
     """Return a list and those inside as tuples, which are hashable."""
     return tuple(map(_tupled, x)) if isinstance(x, (list, tuple)) else x
-
-
-def _is_known(x: Any) -> bool:
-    return x.__class__ is _Known
-
-
-def _read(x: Any) -> Any:
-    return x[1] if x.__class__ is _Known else x

@@ -25,8 +25,8 @@ from functrans.interop.jaxprs.walk import (
     means,
     program,
     read_literal,
+    repeated,
     run,
-    spread_front,
 )
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
@@ -260,7 +260,8 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
         first, fixed, carry = values[:n], values[n : n + m], values[n + m :]
         going = evaluate(test, [*first, *carry])[0]
         new = evaluate(body, [*fixed, *carry])
-        return [select_n(spread_front(going, typeof(x).shape), x, y) for x, y in zip(carry, new, strict=True)]
+        masks = [repeated(going, typeof(x).shape, axes) for x in carry]
+        return [select_n(mask, x, y) for mask, x, y in zip(masks, carry, new, strict=True)]
 
     types = [*test.in_types[:n], *body.in_types[:m], *body.in_types[m:]]
     return stage(some, test.in_types, "cond"), stage(step, types, "body")

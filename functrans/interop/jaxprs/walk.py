@@ -131,11 +131,6 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, (np.integer, np.bool_)) else value
 
 
-def spread_front(x: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast x along new trailing axes."""
-    return repeated(x, shape, range(typeof(x).ndim))
-
-
 def opaque(eqn: Any, *values: Any) -> Any:
     """Keep the equation as it is, with JAX's own rules."""
     return TABLE[OTHER](eqn, *values)
