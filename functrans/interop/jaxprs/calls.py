@@ -19,14 +19,13 @@ from functrans.interop.jaxprs.walk import (
     OneEquation,
     close,
     constants_of,
-    exactly,
     in_jaxpr,
     kind_of,
     means,
     program,
-    read_literal,
     repeated,
     run,
+    with_variables,
 )
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
@@ -303,33 +302,21 @@ def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]
 
 
 class Call(OneEquation):
-    """An equation that calls a function with a custom rule; `closed` is the function's jaxpr."""
+    """An equation that calls a function with a custom rule, as a function of all its operands, equal ones
+    and literals too; `closed` is the function's jaxpr."""
 
     def __init__(self, eqn: Any, closed: Any):
         known = closed.jaxpr.debug_info
-        super().__init__(eqn, known.func_name or eqn.primitive.name, known)
+        super().__init__(with_variables(eqn), known.func_name or eqn.primitive.name, known)
         self.closed = closed
 
     def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
         """Bind our operation for the equation, and return its results."""
-        program, consts = self.program()
-        params: dict[str, Any] = {"program": program, "rule": rule}
+        made, consts = program(self.closed, self.name)
+        params: dict[str, Any] = {"program": made, "rule": rule}
         if consts:
             params["n_consts"] = len(consts)
-        return self.results(bind(primitive, [*consts, *self.operands(values)], params))
-
-    def program(self) -> tuple[Program, tuple[Any, ...]]:
-        """Return the function's program, with its constants as first inputs, and them."""
-        consts = constants_of(self.closed)
-        n = len(consts)
-
-        def body(*values: Any) -> list[Any]:
-            function = self.by(lambda *args: run(self.closed.jaxpr, values[:n], args), read_literal)
-            return exactly(function(*values[n:]), [v.aval for v in self.outputs])
-
-        types = [*map(typeof, consts), *self.types]
-        made, captured = hoist_constants(stage(body, types, self.name))
-        return made, (*captured, *consts)
+        return bind(primitive, [*consts, *values], params)
 
     # --- rules
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from itertools import compress
-from operator import attrgetter
 from typing import Any
 
 import jax
@@ -352,8 +351,11 @@ class Imported:
 def in_jaxpr(eqn: Any) -> Any:
     """Return a jaxpr equation for a record of one: a primitive, its parameters and effects, and
     objects with an `aval` for each operand and result."""
-    if isinstance(eqn, JaxprEqn):
-        return eqn
+    return eqn if isinstance(eqn, JaxprEqn) else with_variables(eqn)
+
+
+def with_variables(eqn: Any) -> Any:
+    """Return an equation with one variable for each operand and result."""
     inputs, outputs = ([Var(v.aval) for v in vs] for vs in (eqn.invars, eqn.outvars))
     return new_jaxpr_eqn(inputs, outputs, eqn.primitive, eqn.params, eqn.effects)
 
@@ -390,15 +392,12 @@ class OneEquation:
         outs, used = iter(found), set(self.outputs)
         return [next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs]
 
-    def by(
-        self, fun: Callable[..., Flat], read: Callable[[Any], Any] = attrgetter("val")
-    ) -> Callable[..., list[Any]]:
-        """Return a function like `self.fun` that calls another one of the equation's operands. `read`: of
-        literals."""
+    def by(self, fun: Callable[..., Flat]) -> Callable[..., list[Any]]:
+        """Return a function like `self.fun` that calls another one of the equation's operands."""
 
         def alone(*values: Any) -> list[Any]:
             env = dict(zip(self.inputs, values, strict=True))
-            outs = fun(*[read(v) if hasattr(v, "val") else env[v] for v in self.atoms])
+            outs = fun(*[v.val if hasattr(v, "val") else env[v] for v in self.atoms])
             kept = zip(self.all_outputs, outs, strict=True)
             return [y for v, y in kept if not isinstance(v, DropVar)]
 
