@@ -17,6 +17,7 @@ from functrans.interop.jaxprs.walk import (
     like,
     means,
     opaque,
+    parameters,
     plain,
     repeated,
     spread,
@@ -297,18 +298,11 @@ def _wrap(eqn: Any, data: Any) -> Any:
     return prims.random_wrap(data, impl=_impl(eqn))
 
 
-@means("random_bits")
-def _bits(eqn: Any, key: Any) -> Any:
-    shape, width = plain(eqn.params["shape"]), plain(eqn.params["bit_width"])
-    data = prims.random_unwrap(key)
-    return prims.random_bits(data, shape=shape, bit_width=width, **_generator(key))
-
-
-@means("random_split")
-def _split(eqn: Any, key: Any) -> Any:
-    shape = plain(eqn.params["shape"])
-    data = prims.random_split(prims.random_unwrap(key), shape=shape, **_generator(key))
-    return _wrapped(data, key)
+@means("random_bits random_gamma random_split")
+def _draw(eqn: Any, key: Any, *values: Any) -> Any:
+    name, how = eqn.primitive.name, parameters(eqn, {}) | _generator(key)
+    found = PRIMITIVES[name](prims.random_unwrap(key), *values, **how)
+    return _wrapped(found, key) if name == "random_split" else found
 
 
 @means("random_fold_in")
@@ -324,12 +318,6 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
 def _cloned(eqn: Any, key: Any) -> Any:
     """Return the same key; an operation if checking for reused keys."""
     return opaque(eqn, key) if flags.jax_debug_key_reuse else key
-
-
-@means("random_gamma")
-def _gamma(eqn: Any, key: Any, a: Any) -> Any:
-    data, log_space = prims.random_unwrap(key), eqn.params["log_space"]
-    return PRIMITIVES["random_gamma"](data, a, log_space=log_space, **_generator(key))
 
 
 _CALLS = itertools.count()

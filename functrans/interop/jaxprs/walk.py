@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from enum import Enum
 from itertools import compress
 from typing import Any
 
@@ -59,7 +60,7 @@ PLAIN: set[str] = set()  # primitives whose results are weakly typed if all oper
 _NAMES = (
     "abs acos acosh add and argmax argmin asin asinh atan atan2 atanh bessel_i0e bessel_i1e ceil cholesky "
     "clamp clz complex concatenate copy cosh cumlogsumexp cummax cummin cumprod cumsum digamma div "
-    "dynamic_update_slice eq erf erf_inv floor ge gt igamma igamma_grad_a igammac imag integer_pow iota "
+    "dynamic_update_slice eig eq erf erf_inv floor ge gt igamma igamma_grad_a igammac imag integer_pow iota "
     "is_finite le lgamma lt lu lu_pivots_to_permutation max min mulhi name ne neg nextafter not "
     "one_minus_square optimization_barrier or polygamma population_count pow random_unwrap real reduce_and "
     "reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window_max "
@@ -92,18 +93,22 @@ def like(name: str, ours: str = "", **renamed: str) -> Meaning:
     take equal shapes."""
     primitive = PRIMITIVES[ours or name]
     spreads = isinstance(primitive, (Binary, Special, Threefry2x32))
-    names = dict.fromkeys(_OF_LAYOUT, "") | renamed
 
     def apply(eqn: Any, *values: Any) -> Any:
         if spreads:
             shapes = [typeof(x).shape for x in values]
             if any([s != shapes[0] for s in shapes]):
                 values = tuple([spread(x, eqn.outvars[0].aval.shape) for x in values])
-        given = [(names.get(k, k), v) for k, v in eqn.params.items()]
-        return primitive(*values, **{k: plain(v) for k, v in given if k and v is not None})
+        return primitive(*values, **parameters(eqn, renamed))
 
     PLAIN.add(name)
     return means(name)(apply)
+
+
+def parameters(eqn: Any, renamed: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters of an equation that are set and say nothing of devices, in our form."""
+    given = [(renamed.get(k, k), v) for k, v in eqn.params.items() if k not in _OF_LAYOUT]
+    return {k: plain(v) for k, v in given if k and v is not None}
 
 
 def meaning(name: str) -> Meaning:
@@ -114,19 +119,21 @@ def meaning(name: str) -> Meaning:
 def each_like(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
     """Register a function of each operand. `same`: the parameters that JAX's operation has too;
     `ours="theirs"`: those with another name here. One that JAX's lacks is None."""
-    parameters = {k: k for k in same.split()} | others
+    pairs = {k: k for k in same.split()} | others
 
     def apply(eqn: Any, *values: Any) -> Any:
-        given = {ours: plain(eqn.params.get(theirs)) for ours, theirs in parameters.items()}
+        given = {ours: plain(eqn.params.get(theirs)) for ours, theirs in pairs.items()}
         return [function(x, **given) for x in values]
 
     means(names)(apply)
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter in our form: tuples, Python numbers, dtypes."""
+    """Return a parameter in our form: tuples, Python numbers, dtypes, the names of choices."""
     if isinstance(value, (tuple, list)):
         return tuple([plain(v) for v in value])
+    if isinstance(value, Enum):
+        return value.name
     return value.item() if isinstance(value, (np.integer, np.bool_)) else value
 
 
