@@ -85,16 +85,12 @@ def from_jax(
 
 class _Entry(NamedTuple):
     """The program of a signature, the values of its leading inputs, the indices of the leaves that
-    are its other inputs (None: all), and the treedef of its result."""
+    are its other inputs, and the treedef of its result."""
 
     program: Program
     consts: tuple[Any, ...]
-    operands: tuple[int, ...] | None
+    operands: tuple[int, ...]
     out_tree: Any
-
-    def chosen(self, leaves: list[Any]) -> list[Any]:
-        """Return the leaves that the program takes."""
-        return leaves if self.operands is None else [leaves[i] for i in self.operands]
 
 
 class JaxFunction:
@@ -115,7 +111,7 @@ class JaxFunction:
                 found, leaves = self.find(args, kwargs)
             if found.__class__ is not _Entry:
                 raise TypeError(f"{self.name} needs values")
-            operands = [*found.consts, *found.chosen(leaves)]
+            operands = [*found.consts, *[leaves[i] for i in found.operands]]
             return tree.unflatten(found.out_tree, xla.run_program(found.program, operands))
 
         self.compiled: Any = xla.jax_jit(compiled, static_argnums=argnums, static_argnames=argnames or None)
@@ -145,7 +141,7 @@ class JaxFunction:
         found, leaves = self.find(args, kwargs)
         if found.__class__ is not _Entry:
             return self.with_values(found, leaves, args, kwargs)
-        return tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
+        return tree.unflatten(found.out_tree, _called(found, [leaves[i] for i in found.operands]))
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """Return the cache entry of the signature, which is JAX's error if it needs concrete values, and the
@@ -213,7 +209,7 @@ class JaxFunction:
         except (TypeError, ValueError, IndexError) as error:
             return error.with_traceback(None)
         made = Imported(closed, out_tree, self.name)
-        return _Entry(made.program, made.consts, None if all(dynamic) else places, out_tree)
+        return _Entry(made.program, made.consts, places, out_tree)
 
     def with_values(
         self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]

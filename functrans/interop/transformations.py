@@ -176,15 +176,13 @@ class _Mapped:
 
     def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
         """Move the batch axis of a result to where it is wanted."""
-        if to is batching.infer:
-            return materialize(y)
-        if to is not None:
-            return materialize(t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None))))
-        if d is None:
-            return materialize(y)
-        if not self.sum_match:
-            raise batching.SpecMatchError(i, d, to)
-        return materialize(reduce_sum(y, axes=(d,)))
+        if to is None and d is not None:
+            if not self.sum_match:
+                raise batching.SpecMatchError(i, d, to)
+            y = reduce_sum(y, axes=(d,))
+        elif to is not None and to is not batching.infer:
+            y = t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None)))
+        return materialize(y)
 
 
 for _module, _name, _ours in (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -24,14 +24,11 @@ from functrans.trace import typeof
 # --- calls of Python ------------------------------------------------------------------------------
 
 
-def _python(function: Callable[..., Any], n: int, name: str) -> FlatCall:
+def _python(callback: Any, n: int) -> FlatCall:
     """Return a function of n arrays in the form in which our operations call it."""
-    return FlatCall(function, tree.structure(((0,) * n, {})), {}, name)
-
-
-def _name(callback: Any) -> str:
     function = getattr(callback, "callback_func", callback)
-    return getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "__name__", type(function).__name__)
+    return FlatCall(callback, tree.structure(((0,) * n, {})), {}, name)
 
 
 @means("pure_callback io_callback")
@@ -41,7 +38,7 @@ def _callback(eqn: Any, *values: Any) -> Any:
     how = {"vmap_method": p["vmap_method"]} if pure else {"ordered": bool(p["ordered"])}
     return (calls.pure_callback if pure else calls.io_callback)(
         *values,
-        callback=_python(p["callback"], len(values), _name(p["callback"])),
+        callback=_python(p["callback"], len(values)),
         results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
         sharding=p["sharding"],
         **how,
@@ -55,8 +52,7 @@ def _debug(eqn: Any, values: Sequence[Any], callback: FlatCall, ordered: Any) ->
 
 @means("debug_callback")
 def _debug_callback(eqn: Any, *values: Any) -> Any:
-    function = eqn.params["callback"]
-    callback = _python(function, len(values), _name(function))
+    callback = _python(eqn.params["callback"], len(values))
     return _debug(eqn, values, callback, "Ordered" in type(eqn.params["effect"]).__name__)
 
 
