@@ -100,14 +100,6 @@ class _NamedScope(source_info_util.ExtendNameStackContextManager):
         scopes.path = self._outer
         super().__exit__(*error)
 
-    def __call__(self, fun: Any) -> Any:
-        @functools.wraps(fun)
-        def named(*args: Any, **kwargs: Any) -> Any:
-            with _NamedScope(self.name):
-                return fun(*args, **kwargs)
-
-        return named
-
 
 @functools.wraps(_jax_einsum)
 def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
@@ -193,5 +185,6 @@ for _module, _name, _ours in (
     (pjit, "assert_shardings_equal", _assert_shardings_equal),
     (custom_derivatives, "_maybe_perturbed", _maybe_perturbed),
     (source_info_util, "extend_name_stack", _NamedScope),
+    (source_info_util, "ExtendNameStackContextManager", _NamedScope),  # which a decorated function enters
 ):
     setattr(_module, _name, _ours)
