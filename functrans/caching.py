@@ -150,9 +150,7 @@ class Cache:
     def replace(self, key: Hashable, value: R) -> R:
         """Set the value of a key."""
         self.recent[key] = value
-        if 2 * len(self.recent) >= self.limit:
-            self._turn()
-        return value
+        return self.keep(key, value)
 
     def values(self) -> list[Any]:
         """Return all values."""
