@@ -153,7 +153,6 @@ class Cache:
         return self.keep(key, value)
 
     def values(self) -> list[Any]:
-        """Return all values."""
         return [*self._older.copy().values(), *self.recent.copy().values()]
 
     def _turn(self) -> None:

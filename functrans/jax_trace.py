@@ -95,7 +95,6 @@ def place() -> Place:
 
 
 def go_to(place: Place) -> None:
-    """Restore a place."""
     trace_ctx.set_trace(place[0])
     _thread.bridge = place[1]
 

@@ -166,7 +166,7 @@ def _of_jax(module: str, name: str, listed: Callable[[], list[str]]) -> Any:
     if twin is None:
         raise _missing(module, name, listed)
     value = vars(twin).get(name, twin)
-    if isinstance(value, ModuleType) and _has_module(twin, name):
+    if isinstance(value, ModuleType) and _spec_of(f"{twin.__name__}.{name}"):
         try:
             value = importlib.import_module(f"{module}.{name}")
         except ImportError as error:
@@ -198,11 +198,6 @@ def _late(module: str, twin: ModuleType, name: str, listed: Callable[[], list[st
     for warning in said:  # stacklevel 4 skips `_of_jax` and the module's `__getattr__`
         warnings.warn(warning.message, warning.category, stacklevel=4)
     return value
-
-
-def _has_module(twin: ModuleType, name: str) -> bool:
-    path = getattr(twin, "__path__", None)
-    return path is not None and importlib.util.find_spec(f"{twin.__name__}.{name}") is not None
 
 
 def _missing(module: str, name: str, listed: Callable[[], list[str]]) -> AttributeError:

@@ -120,7 +120,6 @@ class PjitFunction(Jitted[..., Any]):
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """Lower the function, as JAX does."""
         if self.ours is None or not trace_state_clean():
             return self.theirs.lower(*args, **kwargs)
         try:
