@@ -6,7 +6,7 @@ import functools
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, islice
 from typing import Any
 
 import jax
@@ -27,12 +27,12 @@ from functrans.interop.jaxprs.walk import (
     run,
     with_variables,
 )
-from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
+from functrans.ir.program import Equation, Literal, Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
 from functrans.primitives.calls.jax_call import at_places, jax_call
 from functrans.primitives.calls.jit import is_inlined, jit
-from functrans.primitives.control_flow.cond import INDEX
+from functrans.primitives.control_flow.cond import INDEX, with_common_captures
 from functrans.primitives.control_flow.cond import cond as choose
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
@@ -181,13 +181,7 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
         which: Any = known.value
         chosen = branches[min(max(int(which), 0), len(branches) - 1)]
         return run(chosen.jaxpr, constants_of(chosen), values)
-    made = [program(b, f"branch_{i}") for i, b in enumerate(branches)]
-    consts = [x for _, mine in made for x in mine]
-    types, at = list(map(typeof, consts)), 0
-    programs: list[Program] = []
-    for branch, mine in made:
-        programs.append(_of_some(branch, at, at + len(mine), types))
-        at += len(mine)
+    consts, programs = with_common_captures([program(b, f"branch_{i}") for i, b in enumerate(branches)])
     return choose(cast(index, INDEX.dtype), *consts, *values, branches=tuple(programs))
 
 
@@ -272,28 +266,17 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
 @means("custom_linear_solve")
 def _linear_solve(eqn: Any, *values: Any) -> Any:
     """Our operation has one list of constants for all its programs, JAX's has one for each."""
-    jaxprs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
-    parts = ("matvec", "vecmat", "solve", "transpose_solve")
-    made = {k: program(getattr(jaxprs, k), k) for k in parts if getattr(jaxprs, k) is not None}
-    consts: list[Any] = []
-    where: dict[str, tuple[int, int]] = {}
-    at = 0
-    for k in parts:
-        n = getattr(lengths, k)
-        own = made[k][1] if k in made else ()
-        where[k] = len(consts), len(consts) + len(own) + n
-        consts += [*own, *values[at : at + n]]
-        at += n
-    types = [typeof(x) for x in consts]
-    programs = {k: _of_some(made[k][0], *where[k], types) for k in made}
-    return linear_solve(*consts, *values[at:], **{k: programs.get(k) for k in parts}, consts=len(consts))
-
-
-def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]) -> Program:
-    """Return the program with more leading inputs, of which it reads those from start to stop."""
-    n = stop - start
-    before, after = [Var(t) for t in types[:start]], [Var(t) for t in types[stop:]]
-    return program.replace(inputs=[*before, *program.inputs[:n], *after, *program.inputs[n:]])
+    names = ("matvec", "vecmat", "solve", "transpose_solve")
+    rest, parts = iter(values), {}
+    for name in names:
+        closed = getattr(eqn.params["jaxprs"], name)
+        mine = [*islice(rest, getattr(eqn.params["const_lengths"], name))]
+        if closed is not None:
+            made, consts = program(closed, name)
+            parts[name] = made, [*consts, *mine]
+    shared, programs = with_common_captures([*parts.values()])
+    given = dict.fromkeys(names) | dict(zip(parts, programs, strict=True))
+    return linear_solve(*shared, *rest, **given, consts=len(shared))
 
 
 # --- functions with custom rules ------------------------------------------------------------------
