@@ -280,7 +280,6 @@ def with_common_captures(parts: Sequence[tuple[Program, Sequence[Any]]]) -> tupl
     """Merge the captured values of several programs, their leading operands; return them, and programs that
     take all."""
     # a program may take the same value twice
-    # a program may take the same value twice
     keys = [[(id(x), sum(y is x for y in xs[:i])) for i, x in enumerate(xs)] for _, xs in parts]
     captured = {k: x for of, (_, xs) in zip(keys, parts, strict=True) for k, x in zip(of, xs, strict=True)}
     programs = []
