@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from functrans.interop.jaxprs.walk import (
@@ -23,7 +23,6 @@ from functrans.ir.program import PRIMITIVES, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.linalg.matrices import einsum
-from functrans.primitives.reductions.folds import highest, lowest
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import stage, typeof
 
@@ -78,12 +77,7 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     return PRIMITIVES[eqn.primitive.name](x, y, select=select, **_window(eqn))
 
 
-# Per operation of a computation: the same over windows and over axes, and its initial value.
-_FOLDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "add": ("sum", lambda dtype: 0),
-    "max": ("max", lowest),
-    "min": ("min", highest),
-}
+_FOLDS = {"add": "sum", "max": "max", "min": "min"}  # operation of a computation -> reduction
 
 
 @means("reduce_window")
@@ -144,5 +138,5 @@ def _fold(body: Program, values: Sequence[Any]) -> str | None:
     mine = e.outputs[0] is body.outputs[0] and set(e.inputs) == set(body.inputs)
     if not mine or e.primitive.name not in _FOLDS or dtype_class(t.dtype) in ("bool", "complex"):
         return None
-    value, (name, identity) = known_value(start), _FOLDS[e.primitive.name]
-    return name if value is not None and value == identity(t.dtype) else None
+    value, name = known_value(start), _FOLDS[e.primitive.name]
+    return name if value is not None and value == PRIMITIVES[f"reduce_{name}"].start(t.dtype) else None
