@@ -6,8 +6,8 @@ thread-safe. Type checkers and editors read the imports as any others.
 
 A name that our module lacks is looked up in JAX's module of the same name (`functrans.lax`,
 `jax.lax`). Functions in the packages of `_MADE_OURS` are wrapped as ours on first access
-(interop/delegated.py). Everything else is returned as it is: functions that accept our tracers
-unchanged (interop/bridge.py), classes, modules.
+(interop/delegated.py, pytrees/checks.py). Everything else is returned as it is: functions that accept
+our tracers unchanged (interop/bridge.py), classes, modules.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from functrans.runtime import import_module
 
 _OURS = "functrans"
 _JAXS = "jax"
-_MADE_OURS = {"image", "lax", "nn", "numpy", "ops", "random", "scipy"}
+# package -> how its functions of JAX are made ours: the name of a function of `runtime`
+_MADE_OURS = {"tree": "checked"} | dict.fromkeys(
+    ("image", "lax", "nn", "numpy", "ops", "random", "scipy"), "delegated"
+)
 _noting = threading.RLock()  # held while Python's `__import__` is exchanged
 
 
@@ -173,15 +176,15 @@ def _of_jax(module: str, name: str, listed: Callable[[], list[str]]) -> Any:
             raise AttributeError(f"module {module!r} cannot load {name!r}: {error}") from error
     elif value is twin:
         return _late(module, twin, name, listed)
-    elif _is_made_ours(module):
-        value = runtime.delegated(value, name, module)
+    elif _how_made_ours(module):
+        value = getattr(runtime, _how_made_ours(module))(value, name, module)
     vars(sys.modules[module])[name] = value
     return value
 
 
-def _is_made_ours(module: str) -> bool:
-    """Return whether JAX's functions in a module are wrapped as ours."""
-    return not _MADE_OURS.isdisjoint(module.split(".")[1:2])
+def _how_made_ours(module: str) -> str:
+    """Return how JAX's functions in a module are made ours; "" if they stay as they are."""
+    return _MADE_OURS.get(module.partition(".")[2].partition(".")[0], "")
 
 
 def _late(module: str, twin: ModuleType, name: str, listed: Callable[[], list[str]]) -> Any:
@@ -240,7 +243,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         theirs = _name_of_twin(module.__name__)
-        if _is_made_ours(module.__name__):
+        if _how_made_ours(module.__name__):
             module.__doc__ = f"The names of `{theirs}`."
             hand_on(module.__name__)
             return
