@@ -68,10 +68,10 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
 # --- between the examples of a mapped axis --------------------------------------------------------
 
 
-each_like("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")
-each_like("pmax", partial(extreme, "pmax"), "axis_index_groups", axis_name="axes")
-each_like("pmin", partial(extreme, "pmin"), "axis_index_groups", axis_name="axes")
-each_like("ppermute", lax.ppermute, "axis_name perm")
+each_like("psum psum_invariant", lax.psum, axes="axis_name")
+each_like("pmax", partial(extreme, "pmax"), axes="axis_name")
+each_like("pmin", partial(extreme, "pmin"), axes="axis_name")
+each_like("ppermute", lax.ppermute)
 
 
 def _group(eqn: Any) -> dict[str, Any]:
@@ -132,7 +132,9 @@ def _axis_index(eqn: Any) -> Any:
 # --- devices --------------------------------------------------------------------------------------
 
 
-each_like("sharding_constraint", sharding_constraint, "sharding")
+@means("sharding_constraint")
+def _constrained(eqn: Any, x: Any) -> Any:
+    return sharding_constraint(x, sharding=eqn.params["sharding"])
 
 
 @means("reshard")

@@ -116,16 +116,9 @@ def meaning(name: str) -> Meaning:
     return TABLE.get(name) or (like(name) if name in SAME else opaque)
 
 
-def each_like(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
-    """Register a function of each operand. `same`: the parameters that JAX's operation has too;
-    `ours="theirs"`: those with another name here. One that JAX's lacks is None."""
-    pairs = {k: k for k in same.split()} | others
-
-    def apply(eqn: Any, *values: Any) -> Any:
-        given = {ours: plain(eqn.params.get(theirs)) for ours, theirs in pairs.items()}
-        return [function(x, **given) for x in values]
-
-    means(names)(apply)
+def each_like(names: str, function: Callable[..., Any], **renamed: str) -> None:
+    """Register a function of each operand; its parameters as in `like`."""
+    means(names)(lambda eqn, *values: [function(x, **parameters(eqn, renamed)) for x in values])
 
 
 def plain(value: Any) -> Any:
