@@ -99,7 +99,7 @@ def like(name: str, ours: str = "", **renamed: str) -> Meaning:
             shapes = [typeof(x).shape for x in values]
             if any([s != shapes[0] for s in shapes]):
                 values = tuple([spread(x, eqn.outvars[0].aval.shape) for x in values])
-        return primitive(*values, **parameters(eqn, renamed))
+        return primitive(*values, **parameters(eqn, renamed)) if eqn.params else primitive(*values)
 
     PLAIN.add(name)
     return means(name)(apply)
@@ -107,13 +107,14 @@ def like(name: str, ours: str = "", **renamed: str) -> Meaning:
 
 def parameters(eqn: Any, renamed: dict[str, str]) -> dict[str, Any]:
     """Return the parameters of an equation that are set and say nothing of devices, in our form."""
-    given = [(renamed.get(k, k), v) for k, v in eqn.params.items() if k not in _OF_LAYOUT]
-    return {k: plain(v) for k, v in given if k and v is not None}
+    given = {renamed.get(k, k): v for k, v in eqn.params.items() if v is not None and k not in _OF_LAYOUT}
+    given.pop("", None)
+    return {k: plain(v) for k, v in given.items()}
 
 
-def meaning(name: str) -> Meaning:
-    """Return what a primitive of JAX's is here."""
-    return TABLE.get(name) or (like(name) if name in SAME else opaque)
+def missing(name: str) -> Meaning:
+    """Return what a primitive of JAX's without an entry is here."""
+    return like(name) if name in SAME else opaque
 
 
 def each_like(names: str, function: Callable[..., Any], **renamed: str) -> None:
@@ -123,6 +124,8 @@ def each_like(names: str, function: Callable[..., Any], **renamed: str) -> None:
 
 def plain(value: Any) -> Any:
     """Return a parameter in our form: tuples, Python numbers, dtypes, the names of choices."""
+    if value.__class__ is int:
+        return value
     if isinstance(value, (tuple, list)):
         return tuple([plain(v) for v in value])
     if isinstance(value, Enum):
@@ -222,15 +225,16 @@ _LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
 
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """Return the results of one equation; their weak types may differ from JAX's."""
+    name = eqn.primitive.name
     try:
-        outs = meaning(eqn.primitive.name)(eqn, *values)
+        outs = (TABLE.get(name) or missing(name))(eqn, *values)
     except errors.UnsupportedChoice:  # an option that only JAX's operation has
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
-    name = _LAYOUTS.get(eqn.primitive.name, "")
-    if isinstance(eqn.params.get(name), jax.sharding.NamedSharding):
-        asked = _asked(eqn, name)
+    layout = _LAYOUTS.get(name, "")
+    if isinstance(eqn.params.get(layout), jax.sharding.NamedSharding):
+        asked = _asked(eqn, layout)
         outs = outs if asked is None else [sharding_constraint(materialize(outs[0]), sharding=asked)]
     return [materialize(y) for y in outs]
 
