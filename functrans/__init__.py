@@ -5,13 +5,11 @@ Importing this package loads almost nothing. Each name below is imported on firs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from functrans.loading import lazily as _lazily
 
 __version__: str = "0.2.0"
 
-if TYPE_CHECKING:
+with _lazily(__name__):
     from jax import Device as Device
     from jax import NamedSharding as NamedSharding
     from jax import P as P
@@ -150,52 +148,3 @@ if TYPE_CHECKING:
     from functrans.inspect.python_source.writer import to_python as to_python
     from functrans.numpy import ndarray as Array  # noqa: F401
     from functrans.trace import typeof as typeof
-else:
-    __getattr__, __dir__, __all__ = _lazily(
-        __name__,
-        {
-            "jax": (
-                "Device NamedSharding P Ref ShapeDtypeStruct Shard block_until_ready "
-                "check_tracer_leaks checking_leaks closure_convert config copy_to_host_async "
-                "custom_gradient debug_infs debug_key_reuse debug_nans default_backend "
-                "default_device default_matmul_precision default_prng_impl device_count "
-                "device_get devices disable_jit distributed dlpack ds effects_barrier empty_ref "
-                "enable_checks enable_custom_prng enable_x64 explain_cache_misses float0 free_ref "
-                "freeze host_count host_id host_ids legacy_prng_key live_arrays "
-                "local_device_count local_devices log_compiles make_array_from_callback "
-                "make_array_from_process_local_data make_array_from_single_device_arrays "
-                "make_mesh make_user_context memory monitoring new_ref no_execution no_tracing "
-                "numpy_dtype_promotion numpy_rank_promotion print_environment_info process_count "
-                "process_index process_indices profiler ref reshard set_mesh sharding smap "
-                "softmax_custom_jvp stages thread_guard threefry_partitionable transfer_guard "
-                "transfer_guard_device_to_device transfer_guard_device_to_host "
-                "transfer_guard_host_to_device"
-            ),
-            "functrans": (
-                "ad_checkpoint custom_batching custom_derivatives debug dtypes errors "
-                "experimental image interop ir lax nn numpy ops passes random scipy tree tree_util "
-                "typing"
-            ),
-            "functrans.api.callbacks": "io_callback pure_callback",
-            "functrans.api.checkpoint": "checkpoint checkpoint_policies remat",
-            "functrans.api.custom_rules": "custom_jvp custom_vjp",
-            "functrans.api.derivatives": ("grad jvp linear_transpose linearize value_and_grad vjp"),
-            "functrans.api.devices": "device_put keep_memory",
-            "functrans.api.jacobians": "fwd_and_bwd hessian jacfwd jacrev jacrev=jacobian",
-            "functrans.api.jit": "clear_caches jit",
-            "functrans.api.programs": "eval_shape evaluate interpret make_ir make_jaxpr",
-            "functrans.api.scopes": "ensure_compile_time_eval named_call named_scope",
-            "functrans.api.parallel": "pmap shard_map",
-            "functrans.api.vmap": "vmap",
-            "functrans.inspect.cache": "explain_cache",
-            "functrans.inspect.compare": "compare",
-            "functrans.inspect.cost": "cost",
-            "functrans.inspect.doctor": "doctor",
-            "functrans.inspect.explore": "explore",
-            "functrans.inspect.nans": "find_nan",
-            "functrans.inspect.profile.entry": "profile",
-            "functrans.inspect.python_source.writer": "to_python",
-            "functrans.numpy": "ndarray=Array",
-            "functrans.trace": "typeof",
-        },
-    )

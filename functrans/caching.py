@@ -20,7 +20,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
 
 import numpy as np
 
@@ -42,12 +42,7 @@ class Row(NamedTuple):
     evictions: int
 
 
-class _Listed(Protocol):
-    def row(self) -> Row: ...
-    def clear(self) -> None: ...
-
-
-_FUNCTIONS: list[_Listed] = []
+_FUNCTIONS: list[_Function] = []
 _CACHES: set[weakref.ref[Cache]] = set()
 
 
@@ -62,28 +57,28 @@ def cached(
 
     def decorate(make: Callable[P, R]) -> functools._lru_cache_wrapper[R]:
         found = functools.lru_cache(limit)(make)
-        _FUNCTIONS.append(_Function(name, limit, found, lasting))
+        _FUNCTIONS.append(_Function(name, limit, lasting, found))
         return found
 
     return decorate
 
 
-class _Function:
+class _Function(NamedTuple):
     """A memoized function, as `report` and `clear` see it."""
 
-    __slots__ = ("_found", "_lasting", "_limit", "_name")
-
-    def __init__(self, name: str, limit: int, found: Any, lasting: bool):
-        self._name, self._limit, self._found, self._lasting = name, limit, found, lasting
+    name: str
+    limit: int
+    lasting: bool
+    found: functools._lru_cache_wrapper[Any]
 
     def row(self) -> Row:
-        info = self._found.cache_info()
+        info = self.found.cache_info()
         gone = max(0, info.misses - info.currsize)
-        return Row(self._name, info.currsize, self._limit, info.hits, info.misses, gone)
+        return Row(self.name, info.currsize, self.limit, info.hits, info.misses, gone)
 
     def clear(self) -> None:
-        if not self._lasting:
-            self._found.cache_clear()
+        if not self.lasting:
+            self.found.cache_clear()
 
 
 # --- values by keys -------------------------------------------------------------------------------
@@ -150,12 +145,9 @@ class Cache:
     def replace(self, key: Hashable, value: R) -> R:
         """Set the value of a key."""
         self.recent[key] = value
-        if 2 * len(self.recent) >= self.limit:
-            self._turn()
-        return value
+        return self.keep(key, value)
 
     def values(self) -> list[Any]:
-        """Return all values."""
         return [*self._older.copy().values(), *self.recent.copy().values()]
 
     def _turn(self) -> None:
@@ -322,6 +314,6 @@ def exactly(x: Any) -> Any:
     return x.__class__, repr(x) if isinstance(x, (float, complex, np.generic)) else x
 
 
-def _all() -> list[_Listed]:
+def _all() -> list[_Function | Cache]:
     alive = [ref() for ref in list(_CACHES)]
     return [*_FUNCTIONS, *[cache for cache in alive if cache is not None]]

@@ -17,6 +17,9 @@ class FunctransError(Exception):
     def __init__(self, message: str):
         Exception.__init__(self, message)
 
+    def __str__(self) -> str:
+        return Exception.__str__(self)  # KeyError's quotes the message, that of JAX's needs a status
+
 
 class TypeMismatch(FunctransError, TypeError):
     """The operands of an operation have invalid shapes or dtypes."""
@@ -44,9 +47,6 @@ class DivisionByZero(InvalidArgument, ZeroDivisionError):
 
 class DonatedTwice(FunctransError, jax.errors.JaxRuntimeError):  # type: ignore[misc]
     """A call donates a buffer that another of its arguments uses too."""
-
-    def __str__(self) -> str:
-        return Exception.__str__(self)  # that of JAX's class needs a status
 
 
 class NotFinite(FunctransError, FloatingPointError):
@@ -142,8 +142,6 @@ class UnknownPadding(InvalidArgument, RuntimeError):
 class UnknownOption(InvalidArgument, jax.errors.JaxRuntimeError):  # type: ignore[misc]
     """The compiler has no such option, or the option no such value."""
 
-    __str__ = DonatedTwice.__str__
-
 
 class RuleMismatch(TypeMismatch):
     """A custom rule returned another structure or other types than its function."""
@@ -208,9 +206,6 @@ class CallbackResult(FunctransError, RuntimeError):
 
 class InvalidFormat(InvalidArgument, IndexError, KeyError):
     """A format string does not match its arguments."""
-
-    def __str__(self) -> str:
-        return Exception.__str__(self)  # that of KeyError quotes the message
 
 
 class UnhashableStatic(FunctransError, ValueError):

@@ -48,6 +48,9 @@ class Bridge(Trace):
         self.stages: bool = stages
         self.requires_low = False  # JAX does not expand its high-level operations for us
 
+    def cur_qdd(self, x: Any) -> Any:
+        return x.cur_qdd()
+
 
 # The only bridges above eager evaluation: the current trace is part of JAX's cache keys.
 _ON_EVALUATION = {stages: Bridge(eval_trace, stages) for stages in (False, True)}
@@ -92,7 +95,6 @@ def place() -> Place:
 
 
 def go_to(place: Place) -> None:
-    """Restore a place."""
     trace_ctx.set_trace(place[0])
     _thread.bridge = place[1]
 

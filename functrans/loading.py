@@ -1,18 +1,18 @@
 """Lazy module attributes, and fallback to JAX for names that functrans does not define.
 
-In: a module's name, and where each of its attributes is defined. Out: its `__getattr__` (PEP 562),
-`__dir__` and `__all__`. After the first access an attribute is an ordinary one. Python's import
-locks make this thread-safe. Type checkers and editors read the imports under `if TYPE_CHECKING:`
-instead; a test checks that the two agree.
+In: the imports of a package. Out: its `__getattr__` (PEP 562), `__dir__` and `__all__`, which import
+a name when it is first asked for; then it is an ordinary attribute. Python's import locks make this
+thread-safe. Type checkers and editors read the imports as any others.
 
 A name that our module lacks is looked up in JAX's module of the same name (`functrans.lax`,
 `jax.lax`). Functions in the packages of `_MADE_OURS` are wrapped as ours on first access
-(interop/delegated.py). Everything else is returned as it is: functions that accept our tracers
-unchanged (interop/bridge.py), classes, modules.
+(interop/delegated.py, pytrees/checks.py). Everything else is returned as it is: functions that accept
+our tracers unchanged (interop/bridge.py), classes, modules.
 """
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import importlib
 import importlib.abc
@@ -20,101 +20,141 @@ import importlib.machinery
 import importlib.util
 import pkgutil
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Sequence
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 from functrans import runtime
 from functrans.runtime import import_module
 
 _OURS = "functrans"
 _JAXS = "jax"
-_MADE_OURS = {"image", "lax", "nn", "numpy", "ops", "random", "scipy"}
+# package -> how its functions of JAX are made ours: the name of a function of `runtime`
+_MADE_OURS = {"tree": "checked"} | dict.fromkeys(
+    ("image", "lax", "nn", "numpy", "ops", "random", "scipy"), "delegated"
+)
+_noting = threading.RLock()  # held while Python's `__import__` is exchanged
 
 
-def lazily(
-    package: str, where: Mapping[str, str], modules: str = "", shown: str = ""
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make the `__getattr__`, `__dir__` and `__all__` of a package.
+class _Named(NamedTuple):
+    """What is imported later: `from module import name`."""
+
+    module: str
+    name: str
+
+
+class lazily:
+    """Context manager: what a package imports inside it is imported when it is first asked for.
+
+        with lazily(__name__):
+            from functrans.api.jit import jit as jit
+
+    Names of JAX's twin of the package are handed on (`_of_jax`), also those that are not imported. Of
+    other modules from which all is imported, `*`, each is loaded in turn until its `__all__` has the name
+    that is asked for.
 
     Arguments:
       package: its full name.
-      where: module -> names imported from it, separated by spaces. The entry of the package itself
-        lists its submodules. `name=here` exports `name` as `here`.
-      modules: submodules, separated by spaces, whose `__all__` the package exports too. They are
-        imported in this order until one has the name that is asked for.
       shown: full name of a function `(package, name, value)` that maps each imported value to the
         value that users get.
-
-    Returns: the three, to be assigned in the package.
-
-    Example:
-      >>> getattr_, dir_, all_ = lazily("functrans", {"math": "sqrt tau=turn", "functrans": "ir"})
-      >>> all_, "turn" in dir_()
-      (['sqrt', 'turn', 'ir'], True)
-      >>> round(getattr_("turn"), 3)
-      6.283
     """
-    table: dict[str, tuple[str, str]] = {}
-    for module, names in where.items():
-        for word in names.split():
-            name, _, here = word.partition("=")
-            table[here or name] = (module, name)
-    homes = [f"{package}.{module}" for module in modules.split()]
-    namespace = sys.modules[package].__dict__
 
-    def exported() -> list[str]:
-        return [*table, *[name for home in homes for name in import_module(home).__all__]]
+    def __init__(self, package: str, shown: str = ""):
+        self._package, self._shown = package, shown
+        self._namespace = vars(sys.modules[package])
+        self._table: dict[str, _Named] = {}
+        self._homes: list[str] = []
 
-    def load(name: str) -> Any:
+    def __enter__(self) -> None:
+        _noting.acquire()
+        self._import = builtins.__import__
+        builtins.__import__ = self._noted
+
+    def _noted(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        """Return, in place of a module that the package imports, one of which each name is `_Named`."""
+        if globals is not self._namespace:  # another thread imports something else
+            return self._import(name, globals, locals, fromlist, level)
+        if fromlist == ("*",):
+            if name != _name_of_twin(self._package):
+                self._homes.append(name)
+            return SimpleNamespace(__all__=())
+        return SimpleNamespace(**{x: _Named(name, x) for x in fromlist})
+
+    def __exit__(self, *_: object) -> None:
+        builtins.__import__ = self._import
+        _noting.release()
+        self._table = {here: x for here, x in self._namespace.items() if x.__class__ is _Named}
+        for here in self._table:
+            del self._namespace[here]
+        self._namespace.update(__getattr__=self._load, __dir__=self._listed)
+        if self._table and not self._homes:
+            self._namespace["__all__"] = list(self._table)
+
+    def _listed(self) -> list[str]:
+        """Return what `dir` lists: our names, loaded or not, and JAX's."""
+        names = {*self._namespace, *self._table}
+        names.update(*[import_module(home).__all__ for home in self._homes])
+        twin = _twin(self._package)
+        if twin is not None:
+            modules = pkgutil.iter_modules(getattr(twin, "__path__", ()))
+            theirs = {*dir(twin), *[m.name for m in modules]}
+            names |= {name for name in theirs if not name.startswith("_")}
+        return sorted(names)
+
+    def _load(self, name: str) -> Any:
+        package = self._package
         if name == "__all__":  # of a module that falls back to JAX: the names of `import *`
-            return [n for n in _listed(package, exported()) if not n.startswith("_")]
-        found = table.get(name)
+            return [n for n in self._listed() if not n.startswith("_")]
+        found = self._table.get(name)
         if found is None:
             asked_by = sys._getframe(1).f_code.co_filename
             # `from package import name` asks, before it looks for a submodule of that name.
             if name.startswith("_") or asked_by.startswith("<frozen importlib"):
                 raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-            found = next(((home, name) for home in homes if name in import_module(home).__all__), None)
-        if found is None:
-            return _of_jax(package, name, exported())
-        module, attribute = found
-        if module == package:
-            value = import_module(f"{package}.{attribute}")
+            homes = (home for home in self._homes if name in import_module(home).__all__)
+            found = next((_Named(home, name) for home in homes), None)
+        if found is None or found.module == _name_of_twin(package):
+            return _of_jax(package, name, self._listed)
+        if found.module == package:
+            value = import_module(f"{package}.{found.name}")
         else:
-            value = getattr(import_module(module), attribute)
-            if shown:
-                home, _, function = shown.rpartition(".")
+            value = getattr(import_module(found.module), found.name)
+            if self._shown:
+                home, _, function = self._shown.rpartition(".")
                 value = getattr(import_module(home), function)(package, name, value)
-        namespace[name] = value
+        self._namespace[name] = value
         return value
 
-    return load, lambda: _listed(package, exported()), list(table)
 
-
-def hand_on(*modules: str) -> None:
-    """Let modules of ours fall back to JAX's modules of the same names.
+def hand_on(module: str) -> None:
+    """Let a module of ours fall back to JAX's module of the same name.
 
     Arguments:
-      modules: their full names.
+      module: its full name.
 
     Example:
       >>> import jax, functrans.scipy.special
       >>> print(functrans.scipy.special.entr(1.0))
       -0.0
     """
-    for module in modules:
-        load, listed, _ = lazily(module, {})
-        vars(sys.modules[module]).update(__getattr__=load, __dir__=listed)
+    with lazily(module):
+        pass
 
 
 # --- attributes -----------------------------------------------------------------------------------
 
 
+def _name_of_twin(module: str) -> str:
+    return _JAXS + module.removeprefix(_OURS)
+
+
 def _twin(module: str) -> ModuleType | None:
     """Return JAX's module of the same name, or None. Waits if another thread is importing it."""
-    name = _JAXS + module.removeprefix(_OURS)
+    name = _name_of_twin(module)
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -123,31 +163,31 @@ def _twin(module: str) -> ModuleType | None:
         raise  # the module exists, but a library it imports does not
 
 
-def _of_jax(module: str, name: str, more: Sequence[str]) -> Any:
-    """Return a public attribute of JAX's module. `more` are our names, for the error message."""
+def _of_jax(module: str, name: str, listed: Callable[[], list[str]]) -> Any:
+    """Return a public attribute of JAX's module. `listed`: all names, for the error message."""
     twin = _twin(module)
     if twin is None:
-        raise _missing(module, name, more)
+        raise _missing(module, name, listed)
     value = vars(twin).get(name, twin)
-    if isinstance(value, ModuleType) and _has_module(twin, name):
+    if isinstance(value, ModuleType) and _spec_of(f"{twin.__name__}.{name}"):
         try:
             value = importlib.import_module(f"{module}.{name}")
         except ImportError as error:
             raise AttributeError(f"module {module!r} cannot load {name!r}: {error}") from error
     elif value is twin:
-        return _late(module, twin, name, more)
-    elif _is_made_ours(module):
-        value = runtime.delegated(value, name, module)
+        return _late(module, twin, name, listed)
+    elif _how_made_ours(module):
+        value = getattr(runtime, _how_made_ours(module))(value, name, module)
     vars(sys.modules[module])[name] = value
     return value
 
 
-def _is_made_ours(module: str) -> bool:
-    """Return whether JAX's functions in a module are wrapped as ours."""
-    return not _MADE_OURS.isdisjoint(module.split(".")[1:2])
+def _how_made_ours(module: str) -> str:
+    """Return how JAX's functions in a module are made ours; "" if they stay as they are."""
+    return _MADE_OURS.get(module.partition(".")[2].partition(".")[0], "")
 
 
-def _late(module: str, twin: ModuleType, name: str, more: Any) -> Any:
+def _late(module: str, twin: ModuleType, name: str, listed: Callable[[], list[str]]) -> Any:
     """Return what JAX's own `__getattr__` gives: a deprecated name, with JAX's warning attributed
     to the user's line, or JAX's error for a removed one."""
     with warnings.catch_warnings(record=True) as said:
@@ -156,34 +196,17 @@ def _late(module: str, twin: ModuleType, name: str, more: Any) -> Any:
             value = getattr(twin, name)
         except AttributeError as error:
             if f"has no attribute {name!r}" in str(error):
-                raise _missing(module, name, more) from None
+                raise _missing(module, name, listed) from None
             raise
     for warning in said:  # stacklevel 4 skips `_of_jax` and the module's `__getattr__`
         warnings.warn(warning.message, warning.category, stacklevel=4)
     return value
 
 
-def _has_module(twin: ModuleType, name: str) -> bool:
-    path = getattr(twin, "__path__", None)
-    return path is not None and importlib.util.find_spec(f"{twin.__name__}.{name}") is not None
-
-
-def _missing(module: str, name: str, more: Any) -> AttributeError:
-    names = [n for n in _listed(module, more) if not n.startswith("_")]
-    near = difflib.get_close_matches(name, names, n=3)
+def _missing(module: str, name: str, listed: Callable[[], list[str]]) -> AttributeError:
+    near = difflib.get_close_matches(name, [n for n in listed() if not n.startswith("_")], n=3)
     hint = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return AttributeError(f"module {module!r} has no attribute {name!r}{hint}", name=name)
-
-
-def _listed(module: str, more: Sequence[str]) -> list[str]:
-    """Return what `dir` lists for a module: our names, loaded or not, and JAX's."""
-    names = {*vars(sys.modules[module]), *more}
-    twin = _twin(module)
-    if twin is not None:
-        modules = pkgutil.iter_modules(getattr(twin, "__path__", ()))
-        theirs = {*dir(twin), *[m.name for m in modules]}
-        names |= {name for name in theirs if not name.startswith("_")}
-    return sorted(names)
 
 
 # --- modules --------------------------------------------------------------------------------------
@@ -211,7 +234,7 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if not package.startswith(_OURS) or module.startswith("_"):
             return None
         ours = sys.modules[package].__name__.startswith(_OURS)
-        theirs = _JAXS + name.removeprefix(_OURS)
+        theirs = _name_of_twin(name)
         twin = _spec_of(theirs) if ours == self.last else None
         if twin is None:
             return None
@@ -219,11 +242,11 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, origin=theirs, is_package=is_package)
 
     def exec_module(self, module: ModuleType) -> None:
-        if _is_made_ours(module.__name__):
-            module.__doc__ = f"The names of `{_JAXS}{module.__name__.removeprefix(_OURS)}`."
+        theirs = _name_of_twin(module.__name__)
+        if _how_made_ours(module.__name__):
+            module.__doc__ = f"The names of `{theirs}`."
             hand_on(module.__name__)
             return
-        theirs = _JAXS + module.__name__.removeprefix(_OURS)
         sys.modules[module.__name__] = importlib.import_module(theirs)
 
 

@@ -1,10 +1,6 @@
 """Random numbers: the names of `jax.random`."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from functrans.loading import lazily as _lazily
 
-from functrans.loading import hand_on as _hand_on
-
-if _TYPE_CHECKING:
+with _lazily(__name__):
     from jax.random import *
-
-_hand_on(__name__)

@@ -29,7 +29,8 @@ _ANSWERING = {
     "show": "functrans.ir.text",  # for Program, as are the next two
     "draw": "functrans.inspect.draw",
     "coloured": "functrans.inspect.draw",
-    "delegated": "functrans.interop.delegated",  # for loading.py
+    "delegated": "functrans.interop.delegated",  # for loading.py, as is the next one
+    "checked": "functrans.pytrees.checks",
     "at_by_jax": "functrans.interop.bridge",  # for `x.at` of numpy/indexing.py
     "whole_of": "functrans.interop.shards",  # of a shard_map, for tools
     "stage_by_jax": "functrans.interop.sharded_types",  # for where a function is traced

@@ -169,17 +169,13 @@ def _scalar_type(kind: type, x64: bool) -> ArrayType:
     return ArrayType((), jax.dtypes.result_type(kind), kind is not bool)
 
 
-def _class_of_arrays() -> type[Any]:
-    """Return the concrete class of jax arrays. It is found by name: making an array would
-    initialize the devices while the user may still configure them (`jax_platforms`,
-    `jax.distributed`)."""
-    for kind in jax.Array.__subclasses__():
-        if kind.__name__ == "ArrayImpl" and kind.__module__.startswith("jaxlib."):
-            return kind
-    return type(jax.numpy.zeros(()))
-
-
-CONCRETE: Any = _class_of_arrays()
+# The class of concrete jax arrays, found by name: making one would initialize the devices while the user
+# may still configure them (`jax_platforms`, `jax.distributed`).
+CONCRETE: Any = next(
+    kind
+    for kind in jax.Array.__subclasses__()
+    if kind.__name__ == "ArrayImpl" and kind.__module__.startswith("jaxlib.")
+)
 AnyTracer = jax.core.Tracer  # ours or JAX's
 OURS: set[Any] = {Tracer}  # and its subclasses
 # The classes of almost all arrays: tested before `isinstance`, which is four times slower.

@@ -26,6 +26,7 @@ from jax._src.core import (
     NamedAxisEffect,
     Primitive,
     Trace,
+    Var,
     jaxprs_in_params,
     pytype_aval_mappings,
     set_current_trace,
@@ -59,15 +60,6 @@ from functrans.transforms.jet import Jet
 from functrans.transforms.jvp import Dual
 
 
-class _Value:
-    """An operand or result, in the role of a jaxpr variable."""
-
-    __slots__ = ("aval",)
-
-    def __init__(self, aval: Any):
-        self.aval = aval
-
-
 class _Equation:
     """One application of a JAX primitive, in the role of a jaxpr equation. The abstract evaluation
     of its results is lazy, since it takes longer than everything else."""
@@ -83,11 +75,11 @@ class _Equation:
         self._made: Any = None
 
     @property
-    def invars(self) -> list[_Value]:
-        return [_Value(a) for a in self._avals]
+    def invars(self) -> list[Var]:
+        return list(map(Var, self._avals))
 
     @property
-    def outvars(self) -> list[_Value]:
+    def outvars(self) -> list[Var]:
         try:
             outs = self._abstract()[0]
         except Exception as error:
@@ -95,7 +87,7 @@ class _Equation:
             if kind is None:
                 raise
             raise kind(f"{self.primitive.name}: {error}, {here()}") from error
-        return [_Value(a) for a in (outs if self.primitive.multiple_results else [outs])]
+        return list(map(Var, outs if self.primitive.multiple_results else [outs]))
 
     @property
     def effects(self) -> Any:
@@ -137,8 +129,8 @@ def _names_an_axis(params: dict[str, Any]) -> bool:
     return any([name in asked or name in within for name, _ in state.axes])
 
 
-def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of Bridge to run with the bridge's own traces current."""
+def _of_bridge(process: Callable[..., Any]) -> None:
+    """Make a function the method of Bridge that JAX calls; it runs with the bridge's own traces current."""
 
     @functools.wraps(process)
     def done(self: Bridge, *args: Any, **kwargs: Any) -> Any:
@@ -147,10 +139,12 @@ def _at_home(process: Callable[..., Any]) -> Callable[..., Any]:
         with on_bridge(self):
             return process(self, *args, **kwargs)
 
-    return done
+    name = process.__name__.removeprefix("_")
+    assert hasattr(Trace, name) or name == "process_shard_map", name
+    setattr(Bridge, name, done)
 
 
-@_at_home
+@_of_bridge
 def _process_primitive(self: Bridge, primitive: Any, values: Sequence[Any], params: dict[str, Any], /) -> Any:
     if not (primitive in references.MAKING or _is_ours(self, values, params)):
         avals = [aval_of(x) for x in values]
@@ -227,7 +221,7 @@ def _is_expanded(primitive: Any, values: Sequence[Any], params: dict[str, Any]) 
 # --- functions with custom rules ------------------------------------------------------------------
 
 
-@_at_home
+@_of_bridge
 def _stage_value(self: Bridge, x: Any) -> Any:
     """Lift a value into the trace; while a program is recorded, a number becomes a literal."""
     if x.__class__ in OURS:
@@ -242,7 +236,7 @@ def _stage_value(self: Bridge, x: Any) -> Any:
         return captured(x) if self.stages else x
 
 
-@_at_home
+@_of_bridge
 def _process_custom_jvp_call(
     self: Bridge, primitive: Any, fun: Any, jvp: Any, values: Sequence[Any], /, *, symbolic_zeros: bool
 ) -> Any:
@@ -261,7 +255,7 @@ def _process_custom_jvp_call(
     return _called(self, custom_jvp_call, fun, jvp, values, JvpRule(pushed, name))
 
 
-@_at_home
+@_of_bridge
 def _process_custom_vjp_call(
     self: Bridge,
     primitive: Any,
@@ -308,7 +302,7 @@ def _process_custom_vjp_call(
     return _called(self, custom_vjp_call, fun, fwd, values, VjpRule(forward, name))
 
 
-@_at_home
+@_of_bridge
 def _process_shard_map(
     self: Bridge, primitive: Any, fun: Any, values: Sequence[Any], /, **params: Any
 ) -> Any:
@@ -414,27 +408,12 @@ def _leaving(theirs: Any) -> Any:
 # --- registration with JAX ------------------------------------------------------------------------
 
 
-def _attach() -> None:
-    methods: dict[str, Any] = {
-        "process_primitive": _process_primitive,
-        "process_custom_jvp_call": _process_custom_jvp_call,
-        "process_custom_vjp_call": _process_custom_vjp_call,
-        "process_shard_map": _process_shard_map,
-        "stage_value": _stage_value,
-        "cur_qdd": lambda self, x: x.cur_qdd(),
-    }
-    for name, method in methods.items():
-        assert hasattr(Trace, name) or name in ("cur_qdd", "process_shard_map"), name
-        setattr(Bridge, name, method)
-    # Direct entries are faster than JAX's lookup by base class; views of references have only these.
-    for kind in (Tracer, Dual, Jet, references.Reference):
-        pytype_aval_mappings[kind] = lambda x: x.aval
-        dtypes.register_canonicalize_value_handler(kind, None)
-    for name in OPERATORS:
-        setattr(_Array, name, _leaving(getattr(_Array, name)))
-    _getitem.__doc__ = _jax_getitem.__doc__
-    _Array.__getitem__ = _getitem
-    _Array.at = property(_at, doc=getattr(_jax_at, "__doc__", None))
-
-
-_attach()
+# Direct entries are faster than JAX's lookup by base class; views of references have only these.
+for _kind in (Tracer, Dual, Jet, references.Reference):
+    pytype_aval_mappings[_kind] = lambda x: x.aval
+    dtypes.register_canonicalize_value_handler(_kind, None)
+for _name in OPERATORS:
+    setattr(_Array, _name, _leaving(getattr(_Array, _name)))
+_getitem.__doc__ = _jax_getitem.__doc__
+_Array.__getitem__ = _getitem
+_Array.at = property(_at, doc=getattr(_jax_at, "__doc__", None))

@@ -5,17 +5,19 @@ In: a JAX equation that holds one of our programs. Out: its results and the upda
 program's equations are handled like JAX's:
 
     jax_call                 `checkify.check` and other JAX primitives: by JAX's rule
+    div, dynamic_slice, ...  by JAX's rules for its operations
     scan, while, cond        as JAX loops over our programs, whose rules call us again
-    div; others, for NaNs    by JAX's rules for division and for any result
-    gather, scatter, ...     with JAX's out-of-bounds error
+    gather, scatter          with JAX's out-of-bounds error
+    others, for NaNs         by JAX's rule for any result
     custom rules             bound as is, for the results; the called program is only checked
     runs of others           one equation each, as without checks
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -24,22 +26,24 @@ from jax._src import checkify
 
 from functrans.backends import xla
 from functrans.backends.xla import Preparation
+from functrans.interop.loops import LOOPS, by_jax
 from functrans.interop.sharded_programs import divided, run_parts
 from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import Jit, jit
-from functrans.primitives.control_flow.cond import cond
-from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
-from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import div
-from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.dynamic_slice import Window, dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import Indexed
 
-_WINDOWS = (dynamic_slice, dynamic_update_slice)
-_LOOPS = (scan, while_loop, cond)
+# JAX's operation for an equation, of its operands.
+_OF_JAX: dict[Any, Callable[..., Any]] = {
+    jax_call: lambda e, *xs: e.params["body"].fun(*xs),
+    div: lambda e, *xs: jax.lax.div_p.bind(*xs),
+    dynamic_slice: lambda e, *xs: jax.lax.dynamic_slice_p.bind(*xs, slice_sizes=e.params["sizes"]),
+    dynamic_update_slice: lambda e, *xs: jax.lax.dynamic_update_slice_p.bind(*xs),
+}
 _with_error: Any = checkify.assert_func  # takes a context since JAX 0.11
 
 
@@ -74,7 +78,7 @@ class _Checks:
             return True
         if checkify.DivisionByZeroError in self.kinds and e.primitive is div:
             return True
-        if checkify.OOBError in self.kinds and _is_indexing(e):
+        if checkify.OOBError in self.kinds and isinstance(e.primitive, (Window, Indexed)):
             return True
         alone = Program((), [e], ())
         return any(self.stands_alone(x) for p in with_nested(alone)[1:] for x in p.equations)
@@ -82,13 +86,11 @@ class _Checks:
     def equation(self, e: Equation, values: Sequence[Any]) -> Any:
         if e.primitive is jit:
             return self.run(e.params["program"], values)
-        if e.primitive is jax_call:
-            return self.jaxpr(e.params["body"].fun, values)
-        if e.primitive is div:
-            return self.jaxpr(jax.lax.div, values)
-        if e.primitive in _LOOPS:
-            return self.jaxpr(_loop(e, self.preparation), values)
-        if checkify.OOBError in self.kinds and _is_indexing(e):
+        if e.primitive in _OF_JAX:
+            return self.jaxpr(partial(_OF_JAX[e.primitive], e), values)
+        if e.primitive in LOOPS:
+            return self.jaxpr(lambda *xs: by_jax(e, self.bound, xs), values)
+        if checkify.OOBError in self.kinds and isinstance(e.primitive, Indexed):
             self.indices(e, values)
         elif isinstance(e.primitive, Jit) and "program" in e.params:
             self.run(e.params["program"], values)
@@ -98,11 +100,15 @@ class _Checks:
         )
         return outs
 
+    def bound(self, program: Program, values: Sequence[Any]) -> list[Any]:
+        return xla.bind(program, values, self.preparation)
+
     def indices(self, e: Equation, values: Sequence[Any]) -> None:
         """Add the error of the first window of an equation that is out of bounds."""
-        starts, axes, sizes = _windows(e, values)
-        shape = e.inputs[0].type.shape
-        last = np.array([shape[d] - n for d, n in zip(axes, sizes, strict=True)], starts.dtype)
+        params: Any = e.params
+        starts, shape = values[1], e.inputs[0].type.shape
+        axes = [params["operand"].index(name) for name in params["indexed"]]
+        last = np.array([shape[d] - params["sizes"][d] for d in axes], starts.dtype)
         outside = (starts < 0) | (starts > last)
         first = checkify.oob_payload(outside, starts, axes, shape)
         name = e.primitive.name.replace("scatter_", "scatter-")
@@ -118,10 +124,6 @@ class _Checks:
         return outs
 
 
-def _is_indexing(e: Equation) -> bool:
-    return e.primitive in _WINDOWS or isinstance(e.primitive, Indexed)
-
-
 def _without_checks(e: Equation) -> Equation:
     """Return a call equation without the `checkify.check` equations in its program."""
     program: Any = e.params["program"]
@@ -134,18 +136,6 @@ def _without_checks(e: Equation) -> Equation:
         return e
     params = {**e.params, "program": program.replace(equations=prune(left, program.outputs))}
     return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-
-
-def _windows(e: Equation, values: Sequence[Any]) -> tuple[Any, Sequence[int], Sequence[int]]:
-    """Return the start indices of an equation's windows, along the last axis of an array; the axes
-    of the first operand that they index; and the window sizes along these axes."""
-    params: Any = e.params
-    if e.primitive is dynamic_slice:
-        return jax.numpy.array(values[1:]), range(len(values) - 1), params["sizes"]
-    if e.primitive is dynamic_update_slice:
-        return jax.numpy.array(values[2:]), range(len(values) - 2), e.inputs[1].type.shape
-    axes = [params["operand"].index(name) for name in params["indexed"]]
-    return values[1], axes, [params["sizes"][d] for d in axes]
 
 
 class _Alone:
@@ -163,38 +153,6 @@ class _Alone:
         pairs = zip(self.inputs, values, strict=True)
         known = {v: x for v, x in pairs if v.__class__ is Var}
         return xla.bind(self.program, [known[v] for v in self.program.inputs], self.preparation)
-
-
-def _loop(e: Equation, preparation: Preparation) -> Any:
-    """Return the equation as a function that calls JAX's control flow on our programs."""
-    params: Any = e.params
-
-    def of(program: Program) -> Any:
-        return lambda *xs: xla.bind(program, xs, preparation)
-
-    if e.primitive is cond:
-        return lambda i, *xs: jax.lax.switch(i, [of(b) for b in params["branches"]], *xs)
-    if e.primitive is while_loop:
-        holds, step = of(params["cond"]), of(params["body"])
-
-        def looped(*xs: Any) -> list[Any]:
-            test, consts, start = while_operands(xs, params)
-            return jax.lax.while_loop(lambda c: holds(*test, *c)[0], lambda c: step(*consts, *c), start)
-
-        return looped
-    layout, body = LoopLayout.of(params), of(params["program"])
-
-    def scanned(*xs: Any) -> list[Any]:
-        consts, start, arrays = layout.operands(xs)
-
-        def step(carry: Any, x: Any) -> tuple[list[Any], list[Any]]:
-            return layout.results(body(*consts, *carry, *x))
-
-        how = {k: params[k] for k in ("length", "reverse", "unroll") if k in params}
-        carry, ys = jax.lax.scan(step, start, arrays, **how)
-        return [*carry, *ys]
-
-    return scanned
 
 
 for _primitive in xla.PRIMITIVES:

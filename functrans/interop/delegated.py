@@ -116,23 +116,22 @@ class _Delegated(JaxFunction):
             options = tuple(
                 [n for i, (n, note) in enumerate(notes.items()) if i in known or not _OPERAND.search(note)]
             )
-        # name -> position of the parameters whose integers are static while tracing
-        self.integers = {
-            name: i
-            for i, (name, note) in enumerate(notes.items())
-            if name not in options and name != "seed" and _MAY_BE_INTEGER.search(note)
-        }
-        # the same of static parameters that may be lists
-        self.lists = {
-            name: i
-            for i, (name, note) in enumerate(notes.items())
-            if name in options and not jitted and "Sequence" in note
-        }
+        # name -> position of the parameters whose integers are static while tracing, and of static ones
+        # that may be lists
+        places = {n: i for i, n in enumerate(notes)}
+        dynamic = notes.keys() - {*options, "seed"}
+        self.integers = {n: places[n] for n in dynamic if _MAY_BE_INTEGER.search(notes[n])}
+        lists = () if jitted else [n for n in options if "Sequence" in notes[n]]
+        self.lists = {n: places[n] for n in lists}
 
         @functools.wraps(fun)
         def reading(*args: Any, **kwargs: Any) -> Any:
-            args, kwargs = jax.tree.map(_read, (args, kwargs), is_leaf=_is_known)
-            return fun(*args, **kwargs)
+            given = jax.tree.map(
+                lambda x: x[1] if x.__class__ is _Known else x,
+                (args, kwargs),
+                is_leaf=lambda x: x.__class__ is _Known,
+            )
+            return fun(*given[0], **given[1])
 
         self.reading = reading  # `fun` of arguments whose integers may be static
         super().__init__(reading, None, options)
@@ -157,16 +156,16 @@ class _Delegated(JaxFunction):
             args = tuple([_held(x) for x in args])
             kwargs = {k: _held(x) for k, x in kwargs.items()}
         if self.lists and list in map(type, (*args, *kwargs.values())):
-            places = self.lists.values()
-            args = tuple([_tupled(x) if i in places else x for i, x in enumerate(args)])
-            kwargs = {k: _tupled(x) if k in self.lists else x for k, x in kwargs.items()}
+            args, kwargs = _changed(args, kwargs, self.lists, _tupled)
         given_functions = self.takes_functions and any(map(_is_function, (*args, *kwargs.values())))
         if given_functions or self.in_python:
             out = self.fun(*map(_jaxs, args), **{k: _jaxs(x) for k, x in kwargs.items()})
             return named_boundary(out, self.name) if inspect.isfunction(out) else out
         if state.trace is not None and not _is_at_once(args, kwargs):
             try:
-                return self.by_program(*self._with_integers(args, kwargs))
+                if self.integers:
+                    return self.by_program(*_changed(args, kwargs, self.integers, _known_integers))
+                return self.by_program(args, kwargs)
             except (errors.UnhashableStatic, errors.IntegerOverflow, errors.NotAnArray):
                 return self.fun(*args, **kwargs)
         if kwargs and any([kwargs.get(name) is not None for name in _PLACES]):
@@ -193,14 +192,6 @@ class _Delegated(JaxFunction):
                 self.first.replace(classes, i)
             return out
 
-    def _with_integers(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the arguments with the integers that decide how a result is computed made static."""
-        if not self.integers:
-            return args, kwargs
-        places = self.integers.values()
-        args = tuple([_known(_python(x)) if i in places else x for i, x in enumerate(args)])
-        return args, {k: _known(_python(x)) if k in self.integers else x for k, x in kwargs.items()}
-
     def knowing(self, *args: Any, **kwargs: Any) -> Any:
         """Call the JAX function compiled with integers, booleans and strings as static values."""
         return self.known(*map(_known, args), **{k: _known(x) for k, x in kwargs.items()})
@@ -209,6 +200,17 @@ class _Delegated(JaxFunction):
         self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         return self.reading(*args, **kwargs)
+
+
+def _changed(
+    args: tuple[Any, ...], kwargs: dict[str, Any], places: dict[str, int], change: Callable[[Any], Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return arguments with those of some parameters, of which `places` has the positions, changed."""
+    positions = places.values()
+    return (
+        tuple([change(x) if i in positions else x for i, x in enumerate(args)]),
+        {k: change(x) if k in places else x for k, x in kwargs.items()},
+    )
 
 
 class _Known(tuple[Any, ...]):
@@ -230,19 +232,10 @@ def _known(x: Any) -> Any:
     return {k: _known(v) for k, v in x.items()} if kind is dict else x
 
 
-def _python(x: Any) -> Any:
-    """Return an integer of NumPy's as one of Python's."""
-    return int(x) if isinstance(x, np.integer) else x
+def _known_integers(x: Any) -> Any:
+    return _known(int(x) if isinstance(x, np.integer) else x)
 
 
 def _tupled(x: Any) -> Any:
     """Return a list and those inside as tuples, which are hashable."""
     return tuple(map(_tupled, x)) if isinstance(x, (list, tuple)) else x
-
-
-def _is_known(x: Any) -> bool:
-    return x.__class__ is _Known
-
-
-def _read(x: Any) -> Any:
-    return x[1] if x.__class__ is _Known else x

@@ -22,6 +22,7 @@ from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import Imported, traced
 from functrans.ir.program import Program
+from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit as jit_call
@@ -84,22 +85,12 @@ def from_jax(
 
 class _Entry(NamedTuple):
     """The program of a signature, the values of its leading inputs, the indices of the leaves that
-    are its other inputs (None: all), and the treedef of its result."""
+    are its other inputs, and the treedef of its result."""
 
     program: Program
     consts: tuple[Any, ...]
-    operands: tuple[int, ...] | None
+    operands: tuple[int, ...]
     out_tree: Any
-
-    def chosen(self, leaves: list[Any]) -> list[Any]:
-        """Return the leaves that the program takes."""
-        return leaves if self.operands is None else [leaves[i] for i in self.operands]
-
-
-class _NeedsValues(NamedTuple):
-    """JAX cannot trace a signature without concrete values of the arguments; holds JAX's error."""
-
-    error: Exception
 
 
 class JaxFunction:
@@ -120,7 +111,7 @@ class JaxFunction:
                 found, leaves = self.find(args, kwargs)
             if found.__class__ is not _Entry:
                 raise TypeError(f"{self.name} needs values")
-            operands = [*found.consts, *found.chosen(leaves)]
+            operands = [*found.consts, *[leaves[i] for i in found.operands]]
             return tree.unflatten(found.out_tree, xla.run_program(found.program, operands))
 
         self.compiled: Any = xla.jax_jit(compiled, static_argnums=argnums, static_argnames=argnames or None)
@@ -149,11 +140,12 @@ class JaxFunction:
         """Call the program of the signature, or `with_values` if there is none."""
         found, leaves = self.find(args, kwargs)
         if found.__class__ is not _Entry:
-            return self.with_values(found.error, leaves, args, kwargs)
-        return tree.unflatten(found.out_tree, _called(found, found.chosen(leaves)))
+            return self.with_values(found, leaves, args, kwargs)
+        return tree.unflatten(found.out_tree, _called(found, [leaves[i] for i in found.operands]))
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """Return the cache entry of the signature, and the leaves of the dynamic arguments."""
+        """Return the cache entry of the signature, which is JAX's error if it needs concrete values, and the
+        leaves of the dynamic arguments."""
         static, dynamic = self.statics.split(args, kwargs)
         if static:
             self.statics.check(args, kwargs)
@@ -175,9 +167,9 @@ class JaxFunction:
         in_tree: Any,
         leaves: list[Any],
         kinds: tuple[Any, ...],
-    ) -> _Entry | _NeedsValues:
+    ) -> _Entry | Exception:
         """Return the entry of a new signature, or of one whose numbers must be static."""
-        arrays = [k.__class__ is not _Option for k in kinds]
+        arrays = [k.__class__ is ArrayType for k in kinds]
         if found is None:
             found = self._keep(key, self._traced(static, in_tree, leaves, arrays))
         numbers = [a and isinstance(x, _NUMBERS) for a, x in zip(arrays, leaves, strict=True)]
@@ -197,8 +189,9 @@ class JaxFunction:
 
     def _traced(
         self, static: tuple[Any, ...], in_tree: Any, leaves: list[Any], dynamic: list[bool]
-    ) -> _Entry | _NeedsValues:
-        """Trace the function with JAX over the `dynamic` leaves, and convert the jaxpr."""
+    ) -> _Entry | Exception:
+        """Trace the function with JAX over the `dynamic` leaves, and convert the jaxpr. Return JAX's error
+        if that needs the values of the others."""
         bound = self.statics.bound(static)
         fixed = [None if d else x for x, d in zip(leaves, dynamic, strict=True)]
 
@@ -214,9 +207,9 @@ class JaxFunction:
         except errors.FunctransError:
             raise
         except (TypeError, ValueError, IndexError) as error:
-            return _NeedsValues(error.with_traceback(None))
+            return error.with_traceback(None)
         made = Imported(closed, out_tree, self.name)
-        return _Entry(made.program, made.consts, None if all(dynamic) else places, out_tree)
+        return _Entry(made.program, made.consts, places, out_tree)
 
     def with_values(
         self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -253,14 +246,8 @@ def _called(entry: _Entry, leaves: list[Any]) -> list[Any]:
 # --- signatures -----------------------------------------------------------------------------------
 
 
-class _Option(NamedTuple):
-    """A leaf that is not an array, as a static part of a signature."""
-
-    value: Any
-
-
 def _kind(x: Any) -> Any:
-    """Return the signature entry of a leaf: its type, or the leaf itself if it is not an array."""
+    """Return the signature entry of a leaf: its type, or a key of the leaf itself if it is not an array."""
     try:
         return typeof(x)
     except errors.NotAnArray as error:
@@ -268,4 +255,4 @@ def _kind(x: Any) -> Any:
             hash(x)
         except TypeError:
             raise error from None
-        return _Option(exactly(x))
+        return exactly(x)

@@ -196,10 +196,6 @@ def without_unread(used: list[bool], *rest: Any) -> tuple[list[bool], Any]:
     )
 
 
-def _divided(program: Program, saveable: Any) -> tuple[Program, Program, list[int]]:
-    return divided(program, program.outputs, program.outputs, Policy(saveable))
-
-
 def partly_kept(
     saveable: Any, unknown: Sequence[bool], there: Sequence[bool], eqn: Any
 ) -> tuple[Any, Any, list[bool], list[bool], list[Any]]:
@@ -213,7 +209,7 @@ def partly_kept(
     if any(unknown):
         return None, eqn, [True] * n, [True] * n, missing
     program = eqn.params["program"]
-    first, rerun, read = memo(program, _divided, saveable)
+    first, rerun, read = memo(program, divided, program.outputs, program.outputs, Policy(saveable))
     if eqn.effects or not rerun.equations:
         return eqn, None, [False] * n, [False] * n, []
     kept = [core.Var(aval_of(t)) for t in first.out_types[n:]]
@@ -255,11 +251,9 @@ for _primitive in xla.PRIMITIVES:
 
 # Three more rule tables are in modules that JAX imports lazily.
 
-
-def _fill_jet_rules() -> None:
-    sys.modules["jax.experimental.jet"].jet_rules.update(dict.fromkeys(xla.PRIMITIVES, jet))
-
-
-when_imported("jax.experimental.jet", _fill_jet_rules)
+when_imported(
+    "jax.experimental.jet",
+    lambda: sys.modules["jax.experimental.jet"].jet_rules.update(dict.fromkeys(xla.PRIMITIVES, jet)),
+)
 when_imported("jax._src.checkify", lambda: runtime.load("rules in checkify"))
 when_imported("jax.experimental.key_reuse._core", lambda: runtime.load("rules in key_reuse"))

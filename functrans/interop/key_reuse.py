@@ -18,9 +18,10 @@ from jax.experimental.key_reuse import _core as theirs
 
 from functrans.backends import xla
 from functrans.caching import memo
+from functrans.interop.loops import LOOPS, by_jax
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_key_dtype
-from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
+from functrans.primitives.control_flow.cond import cond
 from functrans.primitives.random.bits import impl_of, key_shape
 from functrans.trace import at_once
 
@@ -152,59 +153,24 @@ def _called(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
     return [y if is_key_dtype(y.dtype) else None for y in body.fun(*given)]
 
 
-# --- control flow, as JAX's control flow on the keys only: None is a tree without leaves -----------
-
-
-def _like(keys: Sequence[Key], others: Sequence[Key]) -> list[Key]:
-    """Return keys where the others are keys: new ones where they are missing."""
-    return [
-        None if other is None else jax.random.clone(other) if k is None else k
-        for k, other in zip(keys, others, strict=True)
-    ]
-
-
 def _looped(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    params: Any = e.params
-    layout, program = LoopLayout.of(params), params["program"]
-    consts, carry, xs = layout.operands(keys)
-    _, types = layout.results(program.out_types)
+    """Apply the rule of a loop or branch: JAX's on the keys only. None is a tree without leaves."""
 
-    def step(state: list[Key], rows: list[Key]) -> tuple[list[Key], list[Key]]:
-        after, written = layout.results(_run(program, [*consts, *state, *rows]))
-        typed = [k if is_key_dtype(t.dtype) else None for k, t in zip(written, types, strict=True)]
-        return _like(after, carry), typed
+    def typed(values: Sequence[Any], keys: Sequence[Key]) -> list[Key]:
+        return [k if is_key_dtype(v.type.dtype) else None for v, k in zip(values, keys, strict=True)]
 
-    state, rows = jax.lax.scan(step, carry, xs, length=params["length"])
-    return [*state, *rows]
+    def run(program: Program, keys: Sequence[Key]) -> Sequence[Any]:
+        found = typed(program.outputs, _run(program, keys))
+        return [False] if program is e.params.get("cond") else found
 
-
-def _repeated(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    params: Any = e.params
-    test, consts, carry = while_operands(keys, params)
-
-    def going(state: Sequence[Key]) -> Any:
-        _run(params["cond"], [*test, *state])
-        return False
-
-    def step(state: Sequence[Key]) -> Sequence[Key]:
-        return _like(_run(params["body"], [*consts, *state]), carry)
-
-    return jax.lax.while_loop(going, step, carry)
-
-
-def _chosen(e: Equation, keys: Sequence[Key]) -> Sequence[Key]:
-    wanted = [is_key_dtype(v.type.dtype) for v in e.outputs]
-
-    def of(branch: Program) -> Callable[..., Any]:
-        return lambda *given: [k if w else None for k, w in zip(_run(branch, given), wanted, strict=True)]
-
-    return jax.lax.switch(jax.numpy.int32(0), [of(b) for b in e.params["branches"]], *keys[1:])
+    given: list[Any] = typed(e.inputs, keys)
+    if e.primitive is cond:
+        given[0] = np.int32(0)
+    return by_jax(e, run, given)
 
 
 _RULES: dict[str, Callable[[Equation, Sequence[Key]], Sequence[Key]]] = {
     "concatenate": _concatenated,
     "jax_call": _called,
-    "scan": _looped,
-    "while": _repeated,
-    "cond": _chosen,
+    **dict.fromkeys([p.name for p in LOOPS], _looped),
 }

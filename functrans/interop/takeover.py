@@ -50,7 +50,7 @@ from functrans.flags import flags
 from functrans.interop.jit_callers import is_programs
 from functrans.ir.program import Program
 from functrans.ir.source import is_users, line_of, text_of
-from functrans.ir.tracebacks import boundary, hide_frames, raised_at
+from functrans.ir.tracebacks import boundary, frames, hide_frames, raised_at
 from functrans.passes.explanation import Report, changes, measured, reported
 from functrans.passes.pipeline import DEFAULT, chosen
 from functrans.pytrees.functions import function_name
@@ -63,7 +63,8 @@ _RUNNING = (jax.errors.JaxRuntimeError, FloatingPointError)  # errors at run tim
 
 class PjitFunction(Jitted[..., Any]):
     """A function that the program jitted: ours while nothing is traced, else JAX's. Attributes not
-    defined here are those of JAX's function. The class has JAX's class name, which libraries check.
+    defined here are those of JAX's function: its `trace` shows and exports JAX's operations. The class
+    has JAX's class name, which libraries check.
 
     ours   : the function to call while nothing is traced; None: always JAX's
     theirs : JAX's jitted function
@@ -119,7 +120,6 @@ class PjitFunction(Jitted[..., Any]):
 
     @boundary
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """Lower the function, as JAX does."""
         if self.ours is None or not trace_state_clean():
             return self.theirs.lower(*args, **kwargs)
         try:
@@ -129,14 +129,6 @@ class PjitFunction(Jitted[..., Any]):
                 raise
             failed = error
         return self.tried(failed, self.theirs.lower, args, kwargs)
-
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """Trace with JAX, so that JAX operations are shown and exported."""
-        return self.theirs.trace(*args, **kwargs)
-
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the result types, by JAX."""
-        return self.theirs.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
         """Clear the caches of JAX's function and of ours."""
@@ -394,30 +386,22 @@ def record_of(fun: Any) -> tuple[str, str]:
     """Return the name of a function that is being jitted, and its location: where the program
     defines it, or else the innermost program line on the stack."""
     *_, code = None, *codes(fun)
+    line = 0 if code is None else code.co_firstlineno
     if code is None or not is_own(code):
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and not is_own(frame.f_code):
             frame = frame.f_back
         if frame is not None:
-            return function_name(fun), _shown(frame.f_code, frame.f_lineno)
-    if code is None:
-        return function_name(fun), "<unknown>"
-    return function_name(fun), _shown(code, code.co_firstlineno)
+            code, line = frame.f_code, frame.f_lineno
+    return function_name(fun), "<unknown>" if code is None else _shown(code, line)
 
 
 def why(error: Exception) -> str:
     """Return an error as one line, with the innermost program line of its traceback."""
     said = (str(error).strip().split("\n")[0])[:_WIDTH].rstrip(".,: ").removesuffix(", at")
     text = f"{type(error).__name__}: {said}"
-    tb, last = error.__traceback__, None
-    while tb is not None:
-        if is_own(tb.tb_frame.f_code):
-            last = tb
-        tb = tb.tb_next
-    if last is None:
-        return text
-    source = last.tb_frame.f_code, last.tb_lasti
-    return f"{text}, at {_shown(source[0], line_of(source))}  {text_of(source)}"
+    own = [(tb.tb_frame.f_code, tb.tb_lasti) for tb in frames(error) if is_own(tb.tb_frame.f_code)]
+    return f"{text}, at {_shown(own[-1][0], line_of(own[-1]))}  {text_of(own[-1])}" if own else text
 
 
 def is_own(code: CodeType) -> bool:

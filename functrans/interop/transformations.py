@@ -100,14 +100,6 @@ class _NamedScope(source_info_util.ExtendNameStackContextManager):
         scopes.path = self._outer
         super().__exit__(*error)
 
-    def __call__(self, fun: Any) -> Any:
-        @functools.wraps(fun)
-        def named(*args: Any, **kwargs: Any) -> Any:
-            with _NamedScope(self.name):
-                return fun(*args, **kwargs)
-
-        return named
-
 
 @functools.wraps(_jax_einsum)
 def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
@@ -176,15 +168,13 @@ class _Mapped:
 
     def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
         """Move the batch axis of a result to where it is wanted."""
-        if to is batching.infer:
-            return materialize(y)
-        if to is not None:
-            return materialize(t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None))))
-        if d is None:
-            return materialize(y)
-        if not self.sum_match:
-            raise batching.SpecMatchError(i, d, to)
-        return materialize(reduce_sum(y, axes=(d,)))
+        if to is None and d is not None:
+            if not self.sum_match:
+                raise batching.SpecMatchError(i, d, to)
+            y = reduce_sum(y, axes=(d,))
+        elif to is not None and to is not batching.infer:
+            y = t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None)))
+        return materialize(y)
 
 
 for _module, _name, _ours in (
@@ -195,5 +185,6 @@ for _module, _name, _ours in (
     (pjit, "assert_shardings_equal", _assert_shardings_equal),
     (custom_derivatives, "_maybe_perturbed", _maybe_perturbed),
     (source_info_util, "extend_name_stack", _NamedScope),
+    (source_info_util, "ExtendNameStackContextManager", _NamedScope),  # which a decorated function enters
 ):
     setattr(_module, _name, _ours)

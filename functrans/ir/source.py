@@ -35,6 +35,8 @@ class _Internal(dict[str, bool]):
             _STDLIB + "functools.py",
             _STDLIB + "contextlib.py",
             _STDLIB + "threading.py",
+            _STDLIB + "concurrent/futures/_base.py",
+            _STDLIB + "concurrent/futures/thread.py",
         )
         self[filename] = inside
         return inside

@@ -91,12 +91,18 @@ def _of_users(tb: TracebackType | None) -> TracebackType | None:
     return tb
 
 
+def frames(error: BaseException) -> list[TracebackType]:
+    """Return the entries of an error's traceback, the innermost last."""
+    found, tb = [], error.__traceback__
+    while tb is not None:
+        found.append(tb)
+        tb = tb.tb_next
+    return found
+
+
 def raised_at(error: BaseException) -> TracebackType | None:
     """Return the innermost frame of an error's traceback."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    return last
+    return next(reversed(frames(error)), None)
 
 
 def _tell(error: BaseException) -> None:
@@ -247,14 +253,10 @@ def _rename(error: Exception, own: str, name: str) -> None:
 
 def _came_from_below(error: Exception) -> bool:
     """Return whether an error was raised below our function, and not in a user's."""
-    tb = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is `call`
-    if tb is None:  # its frames are hidden already, or Python rejected the arguments
+    below = frames(error)[1:]  # the first frame is `call`
+    if not below:  # its frames are hidden already, or Python rejected the arguments
         return isinstance(error, FunctransError)
-    while tb is not None:
-        if is_users(tb.tb_frame.f_code):
-            return False
-        tb = tb.tb_next
-    return True
+    return not any(is_users(tb.tb_frame.f_code) for tb in below)
 
 
 def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

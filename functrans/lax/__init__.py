@@ -10,6 +10,10 @@ from functrans.loading import lazily as _lazily
 if _TYPE_CHECKING:
     from typing import Any
 
+    def __getattr__(name: str) -> Any: ...
+
+
+with _lazily(__name__, "functrans.ir.tracebacks.shown"):
     from functrans.lax.barriers import *
     from functrans.lax.collective import *
     from functrans.lax.contraction import *
@@ -18,13 +22,3 @@ if _TYPE_CHECKING:
     from functrans.lax.exchange import *
     from functrans.lax.loops import *
     from functrans.lax.reduction import *
-
-    def __getattr__(name: str) -> Any: ...
-
-else:
-    __getattr__, __dir__, _ = _lazily(
-        __name__,
-        {},
-        "loops control_flow elementwise reduction contraction barriers collective exchange",
-        "functrans.ir.tracebacks.shown",
-    )

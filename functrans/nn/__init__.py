@@ -10,9 +10,8 @@ from functrans.loading import lazily as _lazily
 if _TYPE_CHECKING:
     from typing import Any
 
-    from functrans.nn.activations import *
-
     def __getattr__(name: str) -> Any: ...
 
-else:
-    __getattr__, __dir__, _ = _lazily(__name__, {}, "activations", "functrans.ir.tracebacks.shown")
+
+with _lazily(__name__, "functrans.ir.tracebacks.shown"):
+    from functrans.nn.activations import *

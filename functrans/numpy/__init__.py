@@ -13,6 +13,10 @@ from functrans.loading import lazily as _lazily
 if _TYPE_CHECKING:
     from typing import Any
 
+    def __getattr__(name: str) -> Any: ...
+
+
+with _lazily(__name__, "functrans.numpy.ufunc_methods.shown"):
     from jax.numpy import fft as fft
     from jax.numpy import linalg as linalg
 
@@ -25,13 +29,3 @@ if _TYPE_CHECKING:
     from functrans.numpy.shaping import *
     from functrans.numpy.ufunc_methods import *
     from functrans.numpy.ufuncs import *
-
-    def __getattr__(name: str) -> Any: ...
-
-else:
-    __getattr__, __dir__, _ = _lazily(
-        __name__,
-        {"functrans.numpy": "fft linalg operators"},
-        "ufuncs arithmetic linear shaping selecting creation reductions ufunc_methods",
-        "functrans.numpy.ufunc_methods.shown",
-    )

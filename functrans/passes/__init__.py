@@ -7,11 +7,9 @@ are loaded when the first program is compiled.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from functrans.loading import lazily as _lazily
 
-if TYPE_CHECKING:
+with _lazily(__name__):
     from functrans.passes import compiler_options as compiler_options
     from functrans.passes import fusion_boundaries as fusion_boundaries
     from functrans.passes import kernels as kernels
@@ -33,21 +31,3 @@ if TYPE_CHECKING:
     from functrans.passes.redundancy import common_subexpressions as common_subexpressions
     from functrans.passes.redundancy import dead_code as dead_code
     from functrans.passes.weighted_reductions import weighted_sums as weighted_sums
-else:
-    __getattr__, __dir__, __all__ = _lazily(
-        __name__,
-        {
-            "functrans.passes": "compiler_options fusion_boundaries kernels launches redundancy "
-            "short_programs threads",
-            "functrans.passes.algebraic_simplification": "simplify",
-            "functrans.passes.constant_folding": "fold",
-            "functrans.passes.contractions": "contract",
-            "functrans.passes.explanation": "explain",
-            "functrans.passes.inlining": "inline inline_calls resolve",
-            "functrans.passes.loop_simplification": "loops",
-            "functrans.passes.loop_sums": "written_sums",
-            "functrans.passes.pipeline": "chosen optimize",
-            "functrans.passes.redundancy": "common_subexpressions dead_code",
-            "functrans.passes.weighted_reductions": "weighted_sums",
-        },
-    )

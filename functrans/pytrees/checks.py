@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sized
 from typing import Any, NamedTuple, TypeVar
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.ir.source import brief, brief_with_type, here, is_users
 from functrans.ir.tracebacks import hide_frames, raised_at
 from functrans.ir.types import ArrayType
@@ -37,13 +37,14 @@ class Failed(NamedTuple):
         return kind(f"{name}{problem}, {here()}\n{fix}")
 
 
-def checked(function: _F, module: str) -> _F:
+@runtime.answers("checked")
+def checked(function: _F, name: str, module: str) -> _F:
     """Wrap a function of JAX as one of our module."""
-    name = f"{module.rpartition('.')[2]}.{function.__name__}"
+    shown = f"{module.rpartition('.')[2]}.{name}"
 
     def check(failed: Failed, *args: Any, **kwargs: Any) -> Exception | None:
         given = inspect.signature(function).bind(*args, **kwargs).arguments
-        own = CHECKS.get(function.__name__)
+        own = CHECKS.get(name)
         return _by_name(failed, given) or (own and own(failed, **given))
 
     @functools.wraps(function)
@@ -52,7 +53,7 @@ def checked(function: _F, module: str) -> _F:
             try:
                 return function(*args, **kwargs)
             except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-                ours = _looked_at(check, Failed(name, error), *args, **kwargs)
+                ours = _looked_at(check, Failed(shown, error), *args, **kwargs)
                 if ours is None:
                     raise
                 raise ours from None

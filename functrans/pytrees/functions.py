@@ -12,7 +12,7 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import brief_with_type, definition, describe, here, is_users, user_source
-from functrans.ir.tracebacks import raised_at
+from functrans.ir.tracebacks import frames, raised_at
 from functrans.tracer import CALLS, Tracer, typeof
 
 _NEEDS_VALUE = {  # JAX's error -> ours
@@ -77,11 +77,8 @@ def _kind_of(result: Any) -> str:
 def needs_value(error: Exception, name: str = "", static: str = "static_argnums") -> Exception:
     """Return our error for one of a JAX function that needs the concrete value of a tracer. `name`:
     that function, if known. `static`: the option that marks its arguments static."""
-    source, tb = user_source(), error.__traceback__
-    while tb is not None:
-        if is_users(tb.tb_frame.f_code):
-            source = tb.tb_frame.f_code, tb.tb_lasti
-        tb = tb.tb_next
+    users = [(tb.tb_frame.f_code, tb.tb_lasti) for tb in frames(error) if is_users(tb.tb_frame.f_code)]
+    source = users[-1] if users else user_source()
     lines = [line for line in str(error).split("\n")[:2] if line and not line.startswith("See ")]
     said = "".join(lines) if lines[-1].startswith(" (") else lines[-1]  # which says what the value is for
     kinds = [ours for theirs, ours in _NEEDS_VALUE.items() if isinstance(error, theirs)]

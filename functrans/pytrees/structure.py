@@ -41,8 +41,7 @@ def opened(x: Any) -> tuple[list[tuple[tuple[Any, ...], Any]], Any]:
 
 def is_leaf(x: Any) -> bool:
     """Return whether a value is a leaf. None is not: it is a container without children."""
-    head = opened(x)[1]
-    return head.num_nodes == head.num_leaves == 1
+    return _tree.all_leaves([x])
 
 
 def where_differing(

@@ -17,9 +17,9 @@ from functrans.interop.jaxprs.walk import (
     like,
     means,
     opaque,
+    parameters,
     plain,
     repeated,
-    same,
     spread,
     traced,
 )
@@ -40,26 +40,9 @@ from functrans.trace import literal, typeof
 
 # --- elementwise ----------------------------------------------------------------------------------
 
-same("neg sign floor ceil is_finite square one_minus_square abs real imag complex")
-same("add sub div rem pow max min nextafter atan2 mulhi")
-same("eq ne lt le gt ge")
-same("not and or xor population_count clz")
-same("shift_left shift_right_logical shift_right_arithmetic")
-same("asin acos atan sinh cosh asinh acosh atanh")
-same("erf erf_inv lgamma digamma polygamma zeta")
-same("bessel_i0e bessel_i1e igamma igammac igamma_grad_a")
-same("regularized_incomplete_beta")
-same("copy stop_gradient")
-
-like("integer_pow", "y")
-like("bitcast_convert_type", dtype="new_dtype")
-like("reduce_precision", "exponent_bits mantissa_bits")
-like("name", "name")
-like("select_n")
-like("clamp")
-like("conj")
-like("add_any", ours="add")
-like("optimization_barrier")
+like("bitcast_convert_type", new_dtype="dtype")
+like("add_any", "add")
+like("conj", input_dtype="")
 
 
 @means("erfc")
@@ -130,13 +113,8 @@ def _itself(eqn: Any, *values: Any) -> Any:
 
 # --- shapes ---------------------------------------------------------------------------------------
 
-like("transpose", "permutation")
-like("squeeze", "dimensions")
-like("rev", "dimensions")
-like("concatenate", "dimension")
-like("pad", config="padding_config")
-like("split", "sizes axis")
-like("iota", "dtype shape dimension")
+like("pad", padding_config="config")
+like("top_k", is_stable="")
 
 
 @means("broadcast_in_dim")
@@ -184,19 +162,6 @@ def _empty(eqn: Any) -> Any:
     """Return zeros in place of uninitialized memory."""
     aval = eqn.outvars[0].aval
     return jax.numpy.zeros(aval.shape, aval.dtype)
-
-
-# --- reductions -----------------------------------------------------------------------------------
-
-for _name in ("sum", "prod", "max", "min", "and", "or", "xor"):
-    like(f"reduce_{_name}", "axes")
-for _name in ("argmax", "argmin"):
-    like(_name, "axes index_dtype")
-for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
-    like(_name, "axis reverse")
-
-like("sort", "dimension is_stable num_keys")
-like("top_k", "k axis")
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -247,9 +212,7 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
 
 # --- operations at computed indices ---------------------------------------------------------------
 
-
-like("dynamic_slice", sizes="slice_sizes")
-like("dynamic_update_slice")
+like("dynamic_slice", slice_sizes="sizes")
 
 
 def _windows(
@@ -324,10 +287,6 @@ def _wrapped(data: Any, key: Any) -> Any:
     return prims.random_wrap(data, impl=prims.impl_of(typeof(key).dtype))
 
 
-like("random_unwrap")
-same("threefry2x32")
-
-
 @means("random_seed")
 def _seed(eqn: Any, seed: Any) -> Any:
     impl = _impl(eqn)
@@ -339,18 +298,11 @@ def _wrap(eqn: Any, data: Any) -> Any:
     return prims.random_wrap(data, impl=_impl(eqn))
 
 
-@means("random_bits")
-def _bits(eqn: Any, key: Any) -> Any:
-    shape, width = plain(eqn.params["shape"]), plain(eqn.params["bit_width"])
-    data = prims.random_unwrap(key)
-    return prims.random_bits(data, shape=shape, bit_width=width, **_generator(key))
-
-
-@means("random_split")
-def _split(eqn: Any, key: Any) -> Any:
-    shape = plain(eqn.params["shape"])
-    data = prims.random_split(prims.random_unwrap(key), shape=shape, **_generator(key))
-    return _wrapped(data, key)
+@means("random_bits random_gamma random_split")
+def _draw(eqn: Any, key: Any, *values: Any) -> Any:
+    name, how = eqn.primitive.name, parameters(eqn, {}) | _generator(key)
+    found = PRIMITIVES[name](prims.random_unwrap(key), *values, **how)
+    return _wrapped(found, key) if name == "random_split" else found
 
 
 @means("random_fold_in")
@@ -366,12 +318,6 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
 def _cloned(eqn: Any, key: Any) -> Any:
     """Return the same key; an operation if checking for reused keys."""
     return opaque(eqn, key) if flags.jax_debug_key_reuse else key
-
-
-@means("random_gamma")
-def _gamma(eqn: Any, key: Any, a: Any) -> Any:
-    data, log_space = prims.random_unwrap(key), eqn.params["log_space"]
-    return PRIMITIVES["random_gamma"](data, a, log_space=log_space, **_generator(key))
 
 
 _CALLS = itertools.count()

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress
+from itertools import compress, islice
 from typing import Any
 
 import jax
-import numpy as np
-from jax._src.core import Primitive, jaxpr_as_fun, no_axis_name
-from jax._src.interpreters import batching
+from jax._src.core import Primitive
 
 from functrans.caching import memo
+from functrans.interop.jaxprs.opaque import Body
 from functrans.interop.jaxprs.walk import (
     Flat,
-    Imported,
     OneEquation,
-    abstract,
     close,
     constants_of,
-    exactly,
+    in_jaxpr,
     kind_of,
     means,
     program,
-    read_literal,
+    repeated,
     run,
-    spread_front,
-    traced,
-    type_of_aval,
+    with_variables,
 )
-from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
+from functrans.ir.program import Equation, Literal, Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
 from functrans.primitives.calls.jax_call import at_places, jax_call
 from functrans.primitives.calls.jit import is_inlined, jit
-from functrans.primitives.control_flow.cond import INDEX
+from functrans.primitives.control_flow.cond import INDEX, with_common_captures
 from functrans.primitives.control_flow.cond import cond as choose
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
@@ -49,7 +44,7 @@ from functrans.primitives.custom.calls import (
     custom_vmap_call,
 )
 from functrans.primitives.custom.implicit import linear_solve
-from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule
+from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, longer
 from functrans.primitives.distributed.platforms import platform_index
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise.conversion import cast
@@ -186,13 +181,7 @@ def _cond(eqn: Any, index: Any, *values: Any) -> Any:
         which: Any = known.value
         chosen = branches[min(max(int(which), 0), len(branches) - 1)]
         return run(chosen.jaxpr, constants_of(chosen), values)
-    made = [program(b, f"branch_{i}") for i, b in enumerate(branches)]
-    consts = [x for _, mine in made for x in mine]
-    types, at = list(map(typeof, consts)), 0
-    programs: list[Program] = []
-    for branch, mine in made:
-        programs.append(_of_some(branch, at, at + len(mine), types))
-        at += len(mine)
+    consts, programs = with_common_captures([program(b, f"branch_{i}") for i, b in enumerate(branches)])
     return choose(cast(index, INDEX.dtype), *consts, *values, branches=tuple(programs))
 
 
@@ -264,7 +253,8 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
         first, fixed, carry = values[:n], values[n : n + m], values[n + m :]
         going = evaluate(test, [*first, *carry])[0]
         new = evaluate(body, [*fixed, *carry])
-        return [select_n(spread_front(going, typeof(x).shape), x, y) for x, y in zip(carry, new, strict=True)]
+        masks = [repeated(going, typeof(x).shape, axes) for x in carry]
+        return [select_n(mask, x, y) for mask, x, y in zip(masks, carry, new, strict=True)]
 
     types = [*test.in_types[:n], *body.in_types[:m], *body.in_types[m:]]
     return stage(some, test.in_types, "cond"), stage(step, types, "body")
@@ -276,28 +266,17 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
 @means("custom_linear_solve")
 def _linear_solve(eqn: Any, *values: Any) -> Any:
     """Our operation has one list of constants for all its programs, JAX's has one for each."""
-    jaxprs, lengths = eqn.params["jaxprs"], eqn.params["const_lengths"]
-    parts = ("matvec", "vecmat", "solve", "transpose_solve")
-    made = {k: program(getattr(jaxprs, k), k) for k in parts if getattr(jaxprs, k) is not None}
-    consts: list[Any] = []
-    where: dict[str, tuple[int, int]] = {}
-    at = 0
-    for k in parts:
-        n = getattr(lengths, k)
-        own = made[k][1] if k in made else ()
-        where[k] = len(consts), len(consts) + len(own) + n
-        consts += [*own, *values[at : at + n]]
-        at += n
-    types = [typeof(x) for x in consts]
-    programs = {k: _of_some(made[k][0], *where[k], types) for k in made}
-    return linear_solve(*consts, *values[at:], **{k: programs.get(k) for k in parts}, consts=len(consts))
-
-
-def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]) -> Program:
-    """Return the program with more leading inputs, of which it reads those from start to stop."""
-    n = stop - start
-    before, after = [Var(t) for t in types[:start]], [Var(t) for t in types[stop:]]
-    return program.replace(inputs=[*before, *program.inputs[:n], *after, *program.inputs[n:]])
+    names = ("matvec", "vecmat", "solve", "transpose_solve")
+    rest, parts = iter(values), {}
+    for name in names:
+        closed = getattr(eqn.params["jaxprs"], name)
+        mine = [*islice(rest, getattr(eqn.params["const_lengths"], name))]
+        if closed is not None:
+            made, consts = program(closed, name)
+            parts[name] = made, [*consts, *mine]
+    shared, programs = with_common_captures([*parts.values()])
+    given = dict.fromkeys(names) | dict(zip(parts, programs, strict=True))
+    return linear_solve(*shared, *rest, **given, consts=len(shared))
 
 
 # --- functions with custom rules ------------------------------------------------------------------
@@ -306,35 +285,21 @@ def _of_some(program: Program, start: int, stop: int, types: Sequence[ArrayType]
 
 
 class Call(OneEquation):
-    """An equation that calls a function with a custom rule; `closed` is the function's jaxpr."""
+    """An equation that calls a function with a custom rule, as a function of all its operands, equal ones
+    and literals too; `closed` is the function's jaxpr."""
 
     def __init__(self, eqn: Any, closed: Any):
         known = closed.jaxpr.debug_info
-        super().__init__(eqn, known.func_name or eqn.primitive.name, known)
+        super().__init__(with_variables(eqn), known.func_name or eqn.primitive.name, known)
         self.closed = closed
 
     def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
         """Bind our operation for the equation, and return its results."""
-        program, consts = self.program()
-        params: dict[str, Any] = {"program": program, "rule": rule}
+        made, consts = program(self.closed, self.name)
+        params: dict[str, Any] = {"program": made, "rule": rule}
         if consts:
             params["n_consts"] = len(consts)
-        return self.results(bind(primitive, [*consts, *self.operands(values)], params))
-
-    def program(self) -> tuple[Program, tuple[Any, ...]]:
-        """Return the function's program, with its constants as first inputs, and them."""
-        consts = constants_of(self.closed)
-        n = len(consts)
-
-        def body(*values: Any) -> list[Any]:
-            env = dict(zip(self.inputs, values[n:], strict=True))
-            args = [read_literal(v) if hasattr(v, "val") else env[v] for v in self.atoms]
-            outs = dict(zip(self.all_outputs, run(self.closed.jaxpr, values[:n], args), strict=True))
-            return exactly([outs[v] for v in self.outputs], [v.aval for v in self.outputs])
-
-        types = [*map(typeof, consts), *self.types]
-        made, captured = hoist_constants(stage(body, types, self.name))
-        return made, (*captured, *consts)
+        return bind(primitive, [*consts, *values], params)
 
     # --- rules
 
@@ -350,63 +315,43 @@ class Call(OneEquation):
         """Return the vjp rule of a VjpRule."""
 
         def forward(*values: Any) -> Any:
-            return jax.vjp(self.of_some(active, values), *compress(values, active))
+            def divided(*moving: Any) -> Any:
+                outs = self.of_some(active, values)(*moving)
+                return [outs[i] for i in self.moving], outs
+
+            _, pull, outs = jax.vjp(divided, *compress(values, active), has_aux=True)
+            return outs, pull
 
         rule = self.imported(("vjp", active), forward, self.kinds)
-        found = [materialize(x) for x in rule(primals)]
         n = len(self.outputs)
+        k = len(rule.kinds) - n
         pullback_tree = rule.out_tree.children()[1]
-
-        def backward(*values: Any) -> Any:
-            pull = jax.tree.unflatten(pullback_tree, values[: len(rule.types) - n])
-            return pull(self.cotangents(values[len(rule.types) - n :]))
-
-        pulled = self.pulled(("pull", active), backward, rule.kinds[n:], active)
-        return found[:n], found[n:], Pullback(pulled, self.types, self.out_types, self.name)
-
-    def cotangents(self, moving: Flat) -> list[Any]:
-        """Return the cotangents of all results; JAX expects float0 for integers."""
-        rest = iter(moving)
-        return [
-            next(rest) if is_inexact(t.dtype) else np.zeros(t.shape, jax.dtypes.float0)
-            for t in self.out_types
-        ]
-
-    def pulled(
-        self, key: Any, backward: Any, residuals: Sequence[Any], active: Sequence[bool]
-    ) -> Callable[[Flat, Flat], Flat]:
-        """Return our bwd rule for JAX's, which returns cotangents of the active operands."""
         moving = [kind_of(self.outputs[i].aval) for i in self.moving]
         places = [i for i, a in enumerate(active) if a]
 
-        def pull(values: Flat, cts: Flat) -> Flat:
-            rule = self.imported(key, backward, [*residuals, *moving])
-            given = [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
-            return at_places(rule([*values, *given]), places, len(active))
+        def backward(*values: Any) -> Any:
+            return jax.tree.unflatten(pullback_tree, values[:k])([*values[k:]])
 
-        return pull
+        def pull(residuals: Flat, cts: Flat) -> Flat:
+            back = self.imported(("pull", active), backward, [*rule.kinds[n:], *moving])
+            return at_places(back([*residuals, *self.cotangents(cts)]), places, len(active))
+
+        found = [materialize(x) for x in rule(primals)]
+        return found[:n], found[n:], Pullback(pull, self.types, self.out_types, self.name)
 
     def batched(self, size: int, in_batched: Flat, args: Flat) -> tuple[Flat, Flat]:
         """Return the vmap rule of a BatchRule."""
-        types = [
-            t.update(shape=(size, *t.shape)) if b else t for t, b in zip(self.types, in_batched, strict=True)
-        ]
-        alone = not any(in_batched) and all(is_inexact(t.dtype) for t in self.types)
+        dims, n = tuple([0 if b else None for b in in_batched]), len(args)
 
-        def make() -> tuple[Imported, Flat]:
-            closed, given = self.closed_alone, list(in_batched)
-            if alone:  # then JAX calls the rule for batched tangents only
-                n = len(self.types)
-                closed = jax.make_jaxpr(lambda *v: jax.jvp(self.fun, v[:n], v[n:])[0])(*self.kinds * 2)
-                given = [False] * n + [True] * n
-            axis = batching.AxisData(no_axis_name, size, None, None)
-            mapped, batched = batching.batch_jaxpr(closed, axis, given, False)
-            zeros = [np.zeros((size, *t.shape), t.dtype) for t in self.types if alone]
-            fun = jaxpr_as_fun(mapped)
-            return Imported(*traced(lambda *values: fun(*values, *zeros), types), self.name), batched
+        def with_tangents(*values: Any) -> Any:
+            return jax.jvp(self.fun, values[:n], values[n:])[0]
 
-        rule, batched = self.known(("vmap", size, tuple(in_batched)), make)
-        return [materialize(y) for y in rule(args)], batched
+        if any(in_batched) or not all(is_inexact(t.dtype) for t in self.types):
+            rule, axes = self.mapped(self.fun, dims, size)
+        else:  # then JAX calls the rule for batched tangents only
+            rule, axes = self.mapped(with_tangents, dims + (0,) * n, size)
+            args = [*args, *[literal(0, longer(t, size)) for t in self.types]]
+        return [materialize(y) for y in rule(args)], [d is not None for d in axes]
 
 
 # --- their table ----------------------------------------------------------------------------------
@@ -434,28 +379,15 @@ def _custom_vmap(eqn: Any, *values: Any) -> Any:
 @means("custom_lin")
 def _custom_lin(eqn: Any, *values: Any) -> Any:
     """The derivative of a custom_vjp function, from residuals and tangents: bwd transposed."""
-    n, params = eqn.params["num_res"], eqn.params
-    types = tuple([typeof(x) for x in values])
-    outs = [type_of_aval(v.aval) for v in eqn.outvars]
-    moving = [i for i, t in enumerate(outs) if is_inexact(t.dtype)]
-    name = params["bwd"].debug_info.func_name or "custom_lin"
-
-    def backward(*given: Any) -> Any:
-        def forward(*tangents: Any) -> list[Any]:
-            found = eqn.primitive.bind(*given[:n], *tangents, **params)
-            return [found[i] for i in moving]
-
-        return jax.linear_transpose(forward, *map(abstract, types[n:]))(list(given[n:]))
-
-    made: list[Imported] = []
+    body = Body(in_jaxpr(eqn))
+    tangents = set(eqn.invars[eqn.params["num_res"] :])
+    linear = tuple([v in tangents for v in body.inputs])
 
     def pull(residuals: Flat, cts: Flat) -> Flat:
-        kept = tuple([outs[i] for i in moving])
-        if not made:
-            made.append(Imported(*traced(backward, [*types[:n], *kept]), name))
-        given = [literal(0, t) if c is None else c for c, t in zip(cts, kept, strict=True)]
-        return made[0]([*residuals, *given])
+        return body.transposed(linear)([*residuals, *body.cotangents(cts)])
 
-    pullback = Pullback(pull, types[n:], tuple([outs[i] for i in moving]), name)
-    found = bind(custom_lin, values, {"pullback": pullback, "active": (True,) * len(types[n:])})
-    return at_places(found, moving, len(outs))
+    types = tuple(compress(body.types, linear))
+    name = eqn.params["bwd"].debug_info.func_name or "custom_lin"
+    rule = {"pullback": Pullback(pull, types, body.out_types, name), "active": (True,) * len(types)}
+    found = bind(custom_lin, body.operands(values), rule)
+    return body.results(at_places(found, body.moving, len(body.outputs)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -24,14 +24,11 @@ from functrans.trace import typeof
 # --- calls of Python ------------------------------------------------------------------------------
 
 
-def _python(function: Callable[..., Any], n: int, name: str) -> FlatCall:
+def _python(callback: Any, n: int) -> FlatCall:
     """Return a function of n arrays in the form in which our operations call it."""
-    return FlatCall(function, tree.structure(((0,) * n, {})), {}, name)
-
-
-def _name(callback: Any) -> str:
     function = getattr(callback, "callback_func", callback)
-    return getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "__name__", type(function).__name__)
+    return FlatCall(callback, tree.structure(((0,) * n, {})), {}, name)
 
 
 @means("pure_callback io_callback")
@@ -41,7 +38,7 @@ def _callback(eqn: Any, *values: Any) -> Any:
     how = {"vmap_method": p["vmap_method"]} if pure else {"ordered": bool(p["ordered"])}
     return (calls.pure_callback if pure else calls.io_callback)(
         *values,
-        callback=_python(p["callback"], len(values), _name(p["callback"])),
+        callback=_python(p["callback"], len(values)),
         results=tuple([type_of_aval(a).strong() for a in p["result_avals"]]),
         sharding=p["sharding"],
         **how,
@@ -55,8 +52,7 @@ def _debug(eqn: Any, values: Sequence[Any], callback: FlatCall, ordered: Any) ->
 
 @means("debug_callback")
 def _debug_callback(eqn: Any, *values: Any) -> Any:
-    function = eqn.params["callback"]
-    callback = _python(function, len(values), _name(function))
+    callback = _python(eqn.params["callback"], len(values))
     return _debug(eqn, values, callback, "Ordered" in type(eqn.params["effect"]).__name__)
 
 
@@ -72,10 +68,10 @@ def _debug_print(eqn: Any, *values: Any) -> Any:
 # --- between the examples of a mapped axis --------------------------------------------------------
 
 
-each_like("psum psum_invariant", lax.psum, "axis_index_groups", axis_name="axes")
-each_like("pmax", partial(extreme, "pmax"), "axis_index_groups", axis_name="axes")
-each_like("pmin", partial(extreme, "pmin"), "axis_index_groups", axis_name="axes")
-each_like("ppermute", lax.ppermute, "axis_name perm")
+each_like("psum psum_invariant", lax.psum, axes="axis_name")
+each_like("pmax", partial(extreme, "pmax"), axes="axis_name")
+each_like("pmin", partial(extreme, "pmin"), axes="axis_name")
+each_like("ppermute", lax.ppermute)
 
 
 def _group(eqn: Any) -> dict[str, Any]:
@@ -136,7 +132,9 @@ def _axis_index(eqn: Any) -> Any:
 # --- devices --------------------------------------------------------------------------------------
 
 
-each_like("sharding_constraint", sharding_constraint, "sharding")
+@means("sharding_constraint")
+def _constrained(eqn: Any, x: Any) -> Any:
+    return sharding_constraint(x, sharding=eqn.params["sharding"])
 
 
 @means("reshard")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from functrans.interop.jaxprs.walk import (
@@ -13,6 +13,7 @@ from functrans.interop.jaxprs.walk import (
     means,
     number,
     opaque,
+    parameters,
     plain,
     program,
     run,
@@ -22,60 +23,32 @@ from functrans.ir.program import PRIMITIVES, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.linalg.matrices import einsum
-from functrans.primitives.reductions.folds import highest, lowest
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.trace import stage, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------
 
-like("cholesky")
-like("lu")
-like("lu_pivots_to_permutation", "permutation_size")
-like("qr", "pivoting full_matrices")
-like("triangular_solve", "left_side lower transpose_a conjugate_a unit_diagonal")
-like("tridiagonal_solve", "perturb_singular")
+like("qr", use_magma="")
 
 
-def _chosen(name: str, algorithm: Any) -> dict[str, str]:
-    """Return the parameters of an algorithm that the user chose; none for None."""
-    return {} if algorithm is None else {name: algorithm.name}
-
-
-def _part(x: Any, span: Any, *axes: int) -> Any:
-    """Return x from start to stop along some axes; all of it for None."""
-    for axis in axes if span is not None else ():
-        x = slice_axis(x, typeof(x).ndim + axis, *span)
-    return x
-
-
-@means("eig")
-def _eig(eqn: Any, x: Any) -> Any:
-    options = dict(eqn.params)
-    chosen = _chosen("implementation", options.pop("implementation", None))
-    return PRIMITIVES["eig"](x, **options, **chosen)
+def _part(x: Any, span: Any, axis: int) -> Any:
+    """Return x from start to stop along an axis; all of it for None."""
+    return x if span is None else slice_axis(x, typeof(x).ndim + axis, *span)
 
 
 @means("eigh")
 def _eigh(eqn: Any, x: Any) -> Any:
-    p = eqn.params
-    chosen = p.get("algorithm", p.get("implementation"))  # the name differs between JAX versions
-    v, w = PRIMITIVES["eigh"](
-        x, lower=p["lower"], sort_eigenvalues=p["sort_eigenvalues"], **_chosen("implementation", chosen)
-    )
-    return _part(v, p["subset_by_index"], -1), _part(w, p["subset_by_index"], -1)
+    how = parameters(eqn, {"algorithm": "implementation"})  # the name differs between JAX versions
+    span = how.pop("subset_by_index", None)
+    return [_part(y, span, -1) for y in PRIMITIVES["eigh"](x, **how)]
 
 
 @means("svd")
 def _svd(eqn: Any, x: Any) -> Any:
-    p, (m, n) = eqn.params, typeof(x).shape[-2:]
-    found = PRIMITIVES["svd"](
-        x,
-        full_matrices=p["full_matrices"] and m != n,
-        compute_uv=p["compute_uv"],
-        **_chosen("algorithm", p["algorithm"]),
-    )
-    axes = ((-1,), (-1,), (-2,))  # of s, u, v^H
-    return [_part(y, p["subset_by_index"], *a) for y, a in zip(found, axes, strict=False)]
+    how, (m, n) = parameters(eqn, {}), typeof(x).shape[-2:]
+    span = how.pop("subset_by_index", None)
+    found = PRIMITIVES["svd"](x, **how | {"full_matrices": how["full_matrices"] and m != n})
+    return [_part(y, span, d) for y, d in zip(found, (-1, -1, -2), strict=False)]  # s, u, v^H
 
 
 @means("symmetric_product")
@@ -95,15 +68,7 @@ def _window(eqn: Any) -> dict[str, Any]:
     return {k: plain(eqn.params.get(k, once)) for k in _WINDOW}
 
 
-@means("fft")
-def _fft(eqn: Any, x: Any) -> Any:
-    lengths = plain(eqn.params["fft_lengths"])
-    return PRIMITIVES["fft"](x, kind=eqn.params["fft_type"].name, lengths=lengths)
-
-
-@means("reduce_window_sum reduce_window_max reduce_window_min")
-def _fold_windows(eqn: Any, x: Any) -> Any:
-    return PRIMITIVES[eqn.primitive.name](x, **_window(eqn))
+like("fft", fft_type="kind", fft_lengths="lengths")
 
 
 @means("select_and_gather_add select_and_scatter_add")
@@ -112,12 +77,7 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     return PRIMITIVES[eqn.primitive.name](x, y, select=select, **_window(eqn))
 
 
-# Per operation of a computation: the same over windows and over axes, and its initial value.
-_FOLDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "add": ("sum", lambda dtype: 0),
-    "max": ("max", lowest),
-    "min": ("min", highest),
-}
+_FOLDS = {"add": "sum", "max": "max", "min": "min"}  # operation of a computation -> reduction
 
 
 @means("reduce_window")
@@ -178,5 +138,5 @@ def _fold(body: Program, values: Sequence[Any]) -> str | None:
     mine = e.outputs[0] is body.outputs[0] and set(e.inputs) == set(body.inputs)
     if not mine or e.primitive.name not in _FOLDS or dtype_class(t.dtype) in ("bool", "complex"):
         return None
-    value, (name, identity) = known_value(start), _FOLDS[e.primitive.name]
-    return name if value is not None and value == identity(t.dtype) else None
+    value, name = known_value(start), _FOLDS[e.primitive.name]
+    return name if value is not None and value == PRIMITIVES[f"reduce_{name}"].start(t.dtype) else None

@@ -88,7 +88,7 @@ class Body(OneEquation):
             return None
 
         def made() -> Program:
-            alone = self._by(partial(fun, **self.equation.params))
+            alone = self.by(partial(fun, **self.equation.params))
             found = Imported(*traced(alone, self.types), self.name)
             program, n = found.program, len(found.consts)
             consts, inputs = program.inputs[:n], program.inputs[n:]
@@ -108,24 +108,13 @@ class Body(OneEquation):
                 program = runtime.whole_of(self.equation)
             except errors.MissingRule:
                 return None
-            return stage(self._by(lambda *xs: evaluate(program, xs)), self.types, self.name)
+            return stage(self.by(lambda *xs: evaluate(program, xs)), self.types, self.name)
 
         return self.known(("whole",), made)
 
     def parts(self) -> list[Program]:
         """Return the programs of ours that a `shard_map` runs on each device."""
         return list(programs_in(self.closed_alone.jaxpr)) if self.name == "shard_map" else []
-
-    def _by(self, fun: Callable[..., Sequence[Any]]) -> Callable[..., list[Any]]:
-        """Return a function like `self.fun` that calls another one of the equation's operands."""
-
-        def alone(*values: Any) -> list[Any]:
-            env = dict(zip(self.inputs, values, strict=True))
-            outs = fun(*[v.val if hasattr(v, "val") else env[v] for v in self.atoms])
-            kept = zip(self.all_outputs, outs, strict=True)
-            return [y for v, y in kept if not isinstance(v, DropVar)]
-
-        return alone
 
     # --- rules
 
@@ -148,7 +137,7 @@ class Body(OneEquation):
 
         run = self.rule("linearized", ("linearize", active), forward, self.types)
         push_tree = run.out_tree.children()[1]
-        types = run.types[len(self.out_types) :]
+        types = run.program.out_types[len(self.out_types) :]
         n = len(types)
 
         def pushed(*values: Any) -> list[Any]:
@@ -178,33 +167,10 @@ class Body(OneEquation):
         types = [*known, *[self.out_types[i] for i in self.moving]]
         return self.rule("transposed", ("transpose", linear), back, types)
 
-    def mapped(self, t: Any, dims: tuple[int | None, ...]) -> tuple[Imported, list[int | None]]:
+    def batched(self, t: Any, dims: tuple[int | None, ...]) -> tuple[Imported, list[int | None]]:
         """Return: operands, batched along `dims` -> results; and their batch axes."""
-        name, spmd = t.axis_name, t.spmd_axis_name or None
-        types = [
-            x if d is None else x.update(shape=(*x.shape[:d], t.size, *x.shape[d:]))
-            for x, d in zip(self.types, dims, strict=True)
-        ]
-        found: list[bool] = []
-
-        def noting(*values: Any) -> list[Any]:
-            outs = self.fun(*values)
-            found[:] = [getattr(y, "batch_dim", None) is not None for y in outs]
-            return outs
-
-        def over(out_axes: Any) -> Callable[..., Any]:
-            return jax.vmap(
-                noting, in_axes=dims, out_axes=out_axes, axis_size=t.size, axis_name=name, spmd_axis_name=spmd
-            )
-
-        def made() -> tuple[Imported, list[int | None]]:
-            closed, tree = traced(over(0), types)
-            axes = [0 if b else None for b in found]
-            if not all(found):  # results that are the same for all examples stay unbatched
-                closed, tree = traced(over(axes), types)
-            return Imported(closed, tree, self.name), axes
-
-        return self.told("batched", lambda: self.known(("vmap", t.size, name, spmd, dims), made))
+        names = {"axis_name": t.axis_name, "spmd_axis_name": t.spmd_axis_name or None}
+        return self.told("batched", lambda: self.mapped(self.fun, dims, t.size, **names))
 
     def rule(self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]) -> Imported:
         """Return what a rule of JAX's computes, imported once."""

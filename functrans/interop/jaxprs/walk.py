@@ -4,13 +4,16 @@ In: a jaxpr and functrans values for its inputs. Out: the values of its outputs,
 functrans operations in the current trace; or, `program`, the Program of a nested jaxpr.
 
 `TABLE` maps the name of a JAX primitive to a function `(eqn, *values)` -> value or list of them.
-`same` and `like` generate such functions, `means` registers a handwritten one. A primitive that is
-missing, or that its function does not accept, is `opaque`: it stays JAX's.
+`means` registers a handwritten one, `like` makes one for an operation of ours that differs in names
+only, and one with the same names needs no entry. A primitive that is missing, or that its function
+does not accept, is `opaque`: it stays JAX's.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
+from enum import Enum
 from itertools import compress
 from typing import Any
 
@@ -30,12 +33,16 @@ from functrans.lax.arguments import repeated as repeated
 from functrans.lax.arguments import spread as spread
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
+from functrans.primitives.elementwise.families import Binary
+from functrans.primitives.elementwise.special import Special
+from functrans.primitives.random.bits import Threefry2x32
 from functrans.trace import (
     concrete_value,
     derive_from,
     derived_here,
     evaluate,
     full,
+    literal,
     materialize,
     provenance,
     stage,
@@ -49,6 +56,19 @@ Flat = Sequence[Any]
 
 TABLE: dict[str, Meaning] = {}
 PLAIN: set[str] = set()  # primitives whose results are weakly typed if all operands are
+# Primitives that have the same names and parameters here.
+_NAMES = (
+    "abs acos acosh add and argmax argmin asin asinh atan atan2 atanh bessel_i0e bessel_i1e ceil cholesky "
+    "clamp clz complex concatenate copy cosh cumlogsumexp cummax cummin cumprod cumsum digamma div "
+    "dynamic_update_slice eig eq erf erf_inv floor ge gt igamma igamma_grad_a igammac imag integer_pow iota "
+    "is_finite le lgamma lt lu lu_pivots_to_permutation max min mulhi name ne neg nextafter not "
+    "one_minus_square optimization_barrier or polygamma population_count pow random_unwrap real reduce_and "
+    "reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window_max "
+    "reduce_window_min reduce_window_sum reduce_xor regularized_incomplete_beta rem rev select_n shift_left "
+    "shift_right_arithmetic shift_right_logical sign sinh sort split square squeeze stop_gradient sub "
+    "threefry2x32 transpose triangular_solve tridiagonal_solve xor zeta"
+)
+SAME = frozenset(_NAMES.split())
 # The keys for any other primitive, and for a jaxpr with values that are not arrays.
 OTHER, WHOLE = "<other>", "<no-arrays>"
 
@@ -67,58 +87,50 @@ def means(names: str) -> Callable[[Meaning], Meaning]:
     return add
 
 
-def same(names: str) -> None:
-    """Register elementwise operations without parameters that have the same name here. JAX
-    broadcasts scalars and axes of size 1; our operations take equal shapes."""
-    for name in names.split():
-        means(name)(_elementwise(name))
-
-
-def _elementwise(name: str) -> Meaning:
-    def apply(eqn: Any, *values: Any) -> Any:
-        shapes = [typeof(x).shape for x in values]
-        if any([s != shapes[0] for s in shapes]):
-            shape = eqn.outvars[0].aval.shape
-            values = tuple([spread(x, shape) for x in values])
-        return PRIMITIVES[name](*values)
-
-    PLAIN.add(name)
-    return apply
-
-
-def like(name: str, same: str = "", *, ours: str = "", **others: str) -> None:
-    """Register an operation of ours, `ours` if it has another name; its parameters as in `each_like`."""
-    parameters = _renamed(same, others)
+def like(name: str, ours: str = "", **renamed: str) -> Meaning:
+    """Register an operation of ours, `ours` if it has another name, that has JAX's parameters, but for
+    those given as `theirs="ours"`; "" drops one. JAX broadcasts scalars and axes of size 1; our operations
+    take equal shapes."""
+    primitive = PRIMITIVES[ours or name]
+    spreads = isinstance(primitive, (Binary, Special, Threefry2x32))
 
     def apply(eqn: Any, *values: Any) -> Any:
-        return PRIMITIVES[ours or name](*values, **parameters(eqn))
+        if spreads:
+            shapes = [typeof(x).shape for x in values]
+            if any([s != shapes[0] for s in shapes]):
+                values = tuple([spread(x, eqn.outvars[0].aval.shape) for x in values])
+        return primitive(*values, **parameters(eqn, renamed)) if eqn.params else primitive(*values)
 
-    means(name)(apply)
     PLAIN.add(name)
+    return means(name)(apply)
 
 
-def each_like(names: str, function: Callable[..., Any], same: str, **others: str) -> None:
-    """Register a function of each operand. `same`: the parameters that JAX's operation has too;
-    `ours="theirs"`: those with another name here. One that JAX's lacks is None."""
-    parameters = _renamed(same, others)
-    means(names)(lambda eqn, *values: [function(x, **parameters(eqn)) for x in values])
+def parameters(eqn: Any, renamed: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters of an equation that are set and say nothing of devices, in our form."""
+    given = {renamed.get(k, k): v for k, v in eqn.params.items() if v is not None and k not in _OF_LAYOUT}
+    given.pop("", None)
+    return {k: plain(v) for k, v in given.items()}
 
 
-def _renamed(same: str, others: dict[str, str]) -> Callable[[Any], dict[str, Any]]:
-    names = {k: k for k in same.split()} | others
-    return lambda eqn: {k: plain(eqn.params.get(v)) for k, v in names.items()}
+def missing(name: str) -> Meaning:
+    """Return what a primitive of JAX's without an entry is here."""
+    return like(name) if name in SAME else opaque
+
+
+def each_like(names: str, function: Callable[..., Any], **renamed: str) -> None:
+    """Register a function of each operand; its parameters as in `like`."""
+    means(names)(lambda eqn, *values: [function(x, **parameters(eqn, renamed)) for x in values])
 
 
 def plain(value: Any) -> Any:
-    """Return a parameter in our form: tuples, Python numbers, dtypes."""
+    """Return a parameter in our form: tuples, Python numbers, dtypes, the names of choices."""
+    if value.__class__ is int:
+        return value
     if isinstance(value, (tuple, list)):
         return tuple([plain(v) for v in value])
+    if isinstance(value, Enum):
+        return value.name
     return value.item() if isinstance(value, (np.integer, np.bool_)) else value
-
-
-def spread_front(x: Any, shape: tuple[int, ...]) -> Any:
-    """Broadcast x along new trailing axes."""
-    return repeated(x, shape, range(typeof(x).ndim))
 
 
 def opaque(eqn: Any, *values: Any) -> Any:
@@ -204,6 +216,7 @@ def run(
     return [read(v) for v in jaxpr.outvars]
 
 
+_OF_LAYOUT = ("out_sharding", "sharding")  # parameters that say how a result is sharded
 # Where JAX's operations keep the layout that a user asked for by `out_sharding=`.
 _LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
     ("broadcast_in_dim", "convert_element_type", "iota", "reshape"), "sharding"
@@ -212,15 +225,16 @@ _LAYOUTS = {"dot_general": "out_sharding"} | dict.fromkeys(
 
 def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """Return the results of one equation; their weak types may differ from JAX's."""
+    name = eqn.primitive.name
     try:
-        outs = TABLE.get(eqn.primitive.name, opaque)(eqn, *values)
+        outs = (TABLE.get(name) or missing(name))(eqn, *values)
     except errors.UnsupportedChoice:  # an option that only JAX's operation has
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
         outs = [outs]
-    name = _LAYOUTS.get(eqn.primitive.name, "")
-    if isinstance(eqn.params.get(name), jax.sharding.NamedSharding):
-        asked = _asked(eqn, name)
+    layout = _LAYOUTS.get(name, "")
+    if isinstance(eqn.params.get(layout), jax.sharding.NamedSharding):
+        asked = _asked(eqn, layout)
         outs = outs if asked is None else [sharding_constraint(materialize(outs[0]), sharding=asked)]
     return [materialize(y) for y in outs]
 
@@ -330,11 +344,6 @@ class Imported:
     def __call__(self, values: Flat) -> list[Any]:
         return evaluate(self.program, [*self.consts, *values])
 
-    @property
-    def types(self) -> tuple[ArrayType, ...]:
-        """Return the types of the results."""
-        return self.program.out_types
-
 
 # --- one equation as a function -------------------------------------------------------------------
 #
@@ -346,8 +355,11 @@ class Imported:
 def in_jaxpr(eqn: Any) -> Any:
     """Return a jaxpr equation for a record of one: a primitive, its parameters and effects, and
     objects with an `aval` for each operand and result."""
-    if isinstance(eqn, JaxprEqn):
-        return eqn
+    return eqn if isinstance(eqn, JaxprEqn) else with_variables(eqn)
+
+
+def with_variables(eqn: Any) -> Any:
+    """Return an equation with one variable for each operand and result."""
     inputs, outputs = ([Var(v.aval) for v in vs] for vs in (eqn.invars, eqn.outvars))
     return new_jaxpr_eqn(inputs, outputs, eqn.primitive, eqn.params, eqn.effects)
 
@@ -364,8 +376,7 @@ class OneEquation:
         eqn = in_jaxpr(eqn)
         self.atoms, self.all_outputs = eqn.invars, eqn.outvars
         self.inputs: list[Any] = list(dict.fromkeys([v for v in eqn.invars if not hasattr(v, "val")]))
-        dropped = DropVar
-        self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, dropped)]
+        self.outputs: list[Any] = [v for v in eqn.outvars if not isinstance(v, DropVar)]
         alone = Jaxpr([], self.inputs, self.outputs, [eqn], eqn.effects, debug_info=known)
         self.closed_alone: Any = close(alone)
         self.fun: Callable[..., Any] = jaxpr_as_fun(self.closed_alone)
@@ -384,6 +395,21 @@ class OneEquation:
         """Return all results of the equation; unused ones are zeros."""
         outs, used = iter(found), set(self.outputs)
         return [next(outs) if v in used else full(0, type_of_aval(v.aval)) for v in self.all_outputs]
+
+    def by(self, fun: Callable[..., Flat]) -> Callable[..., list[Any]]:
+        """Return a function like `self.fun` that calls another one of the equation's operands."""
+
+        def alone(*values: Any) -> list[Any]:
+            env = dict(zip(self.inputs, values, strict=True))
+            outs = fun(*[v.val if hasattr(v, "val") else env[v] for v in self.atoms])
+            kept = zip(self.all_outputs, outs, strict=True)
+            return [y for v, y in kept if not isinstance(v, DropVar)]
+
+        return alone
+
+    def cotangents(self, cts: Flat) -> list[Any]:
+        """Return the cotangents of the inexact results, out of those of all; None is zero."""
+        return [literal(0, self.out_types[i]) if cts[i] is None else cts[i] for i in self.moving]
 
     def known(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return `make()`, computed once per key and named axes in scope."""
@@ -415,3 +441,29 @@ class OneEquation:
             return outs, [moved[i] for i in self.moving]
 
         return pushed, [*self.kinds, *compress(self.kinds, active)]
+
+    def mapped(
+        self, fun: Callable[..., Any], dims: Sequence[int | None], size: int, **names: Any
+    ) -> tuple[Imported, list[int | None]]:
+        """Return `jax.vmap` of a function, which calls `fun` of this equation, of operands batched along
+        `dims`; and the batch axes of its results."""
+        given = zip(dims, itertools.cycle(self.types), strict=False)
+        types = [t if d is None else t.update(shape=(*t.shape[:d], size, *t.shape[d:])) for d, t in given]
+        found: list[bool] = []
+
+        def noting(*values: Any) -> list[Any]:
+            outs = fun(*values)
+            found[:] = [getattr(y, "batch_dim", None) is not None for y in outs]
+            return outs
+
+        def over(out_axes: Any) -> Callable[..., Any]:
+            return jax.vmap(noting, in_axes=dims, out_axes=out_axes, axis_size=size, **names)
+
+        def made() -> tuple[Imported, list[int | None]]:
+            closed, tree = traced(over(0), types)
+            axes = [0 if b else None for b in found]
+            if not all(found):  # results that are the same for all examples stay unbatched
+                closed, tree = traced(over(axes), types)
+            return Imported(closed, tree, self.name), axes
+
+        return self.known(("vmap", size, dims, *names.values()), made)

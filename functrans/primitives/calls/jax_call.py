@@ -14,7 +14,7 @@ origin. Operations in it without a counterpart become such calls again. A body h
     lowered()                the program of the function that JAX lowers in its place, or None
     parts()                  the programs of ours that a `shard_map` runs on each device
     whole()                  for tools: the program of whole arrays that a `shard_map` computes, or None
-    pushed, linearized, transposed, mapped    its rules: programs of ours, with their constants
+    pushed, linearized, transposed, batched   its rules: programs of ours, with their constants
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from functrans.ir.program import Equation, Literal, Origin
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
 from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values, is_zero
 from functrans.primitives.calls.callback import Calls, on_host
-from functrans.trace import bind_in, derive_from, derived_here, literal, state
+from functrans.trace import bind_in, derive_from, derived_here, state
 
 _NUMBERS = itertools.count(1)
 _BODIES: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -93,13 +93,12 @@ class JaxCall(HigherOrderPrimitive):
         body = params["body"]
         linear = tuple([isinstance(x, LinearInput) for x in args])
         values = [x for x in args if not isinstance(x, LinearInput)]
-        cts = [literal(0, body.out_types[i]) if ct[i] is None else ct[i] for i in body.moving]
-        found = _bound(state.trace, body.transposed(linear), [*values, *cts])
+        found = _bound(state.trace, body.transposed(linear), [*values, *body.cotangents(ct)])
         return at_places(found, [i for i, lin in enumerate(linear) if lin], len(args))
 
     def batch(self, t: Any, args: Any, dims: Any, *, body: Any) -> Any:
-        mapped, axes = body.mapped(t, tuple(dims))
-        return _bound(state.trace, mapped, args), axes
+        batched, axes = body.batched(t, tuple(dims))
+        return _bound(state.trace, batched, args), axes
 
     def mesh(self, params: dict[str, Any]) -> Any:
         return params["body"].mesh

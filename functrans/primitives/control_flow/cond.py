@@ -279,10 +279,12 @@ def _retaking(linear: Program, takes: Sequence[int], types: Sequence[ArrayType])
 def with_common_captures(parts: Sequence[tuple[Program, Sequence[Any]]]) -> tuple[list[Any], list[Program]]:
     """Merge the captured values of several programs, their leading operands; return them, and programs that
     take all."""
-    captured: dict[int, Any] = {id(x): x for _, values in parts for x in values}
+    # a program may take the same value twice
+    keys = [[(id(x), sum(y is x for y in xs[:i])) for i, x in enumerate(xs)] for _, xs in parts]
+    captured = {k: x for of, (_, xs) in zip(keys, parts, strict=True) for k, x in zip(of, xs, strict=True)}
     programs = []
-    for program, values in parts:
-        mine = {id(x): v for x, v in zip(values, program.inputs, strict=False)}
-        before = [mine.get(i) or Var(typeof(x)) for i, x in captured.items()]
-        programs.append(program.replace(inputs=(*before, *program.inputs[len(values) :])))
+    for of, (program, _) in zip(keys, parts, strict=True):
+        mine = dict(zip(of, program.inputs, strict=False))
+        before = [mine.get(k) or Var(typeof(x)) for k, x in captured.items()]
+        programs.append(program.replace(inputs=(*before, *program.inputs[len(of) :])))
     return list(captured.values()), programs
