@@ -24,6 +24,7 @@ from functrans.primitives.linalg.matrices import (
     is_complex,
     kept_where,
     lapack,
+    linalg,
     lower_part,
     matmul,
     minus_adjoint,
@@ -126,17 +127,9 @@ class QR(MatrixOperation):
         return [x.update(shape=(m, k)), x.update(shape=(k, n)), *order]
 
     def one(self, x: Any, *, pivoting: bool, full_matrices: bool) -> Any:
-        m, n = x.shape
-        k = m if full_matrices else min(m, n)
-        order = []
-        if pivoting:
-            r, jpvt, taus, _, _ = lapack("geqp3", x)(x)
-            order = [jpvt.astype(np.int32) - 1]
-        else:
-            r, taus, _, _ = lapack("geqrf", x)(x)
-        reflectors = np.zeros((m, k), x.dtype)
-        reflectors[:, : min(n, k)] = r[:, : min(n, k)]
-        return [_product_of(reflectors, taus), np.triu(r[:k]), *order]
+        mode = "full" if full_matrices else "economic"
+        q, r, *order = linalg.qr(x, mode=mode, pivoting=pivoting, check_finite=False)
+        return [q, r, *[p.astype(np.int32) for p in order]]
 
     def of_nothing(self, i: int, t: ArrayType) -> np.ndarray:
         return super().of_nothing(i, t) if i == 0 else np.zeros(t.shape, t.dtype)
@@ -197,12 +190,6 @@ def _completed(q: Any, dq: Any, n: int) -> Any:
     z = transposed(solve(transposed(sub(q_nn, identity_like(q_nn))), transposed(q_pn)))
     along = add(q_n, matmul(q_p, z))
     return sub(matmul(dq, adjoint(z)), matmul(along, adjoint(sub(dq_pn, matmul(z, dq_nn)))))
-
-
-def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
-    """Return the leading columns of H_0 H_1 ..., H = 1 - tau v v^H."""
-    routine = "ungqr" if np.iscomplexobj(a) else "orgqr"
-    return lapack(routine, a)(a, taus)[0]
 
 
 lu: LU = LU()

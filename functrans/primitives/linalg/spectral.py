@@ -31,6 +31,7 @@ from functrans.primitives.linalg.matrices import (
     identity_like,
     kept_where,
     lapack,
+    linalg,
     matmul,
     minus_adjoint,
     per_column,
@@ -111,15 +112,10 @@ class Eig(MatrixOperation):
         if not np.isfinite(x).all():  # LAPACK would write out of bounds
             vectors = compute_left_eigenvectors + compute_right_eigenvectors
             return [np.full(shape, np.nan, kind) for shape in (x.shape[:1], *[x.shape] * vectors)]
-        *w, left, right, _ = lapack("geev", x)(
-            x, compute_vl=compute_left_eigenvectors, compute_vr=compute_right_eigenvectors
+        found = linalg.eig(
+            x, left=compute_left_eigenvectors, right=compute_right_eigenvectors, check_finite=False
         )
-        values = w[0] if len(w) == 1 else (w[0] + 1j * w[1]).astype(kind)
-        made = [values]
-        for vectors, wanted in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)):
-            if wanted:
-                made.append(vectors if len(w) == 1 else _from_pairs(vectors, w[1]).astype(kind))
-        return made
+        return [y.astype(kind) for y in (found if found.__class__ is tuple else [found])]
 
     def by_jax(self, x: Any, *, implementation: str | None = None, **how: Any) -> Any:
         if implementation:
@@ -146,16 +142,6 @@ class Eig(MatrixOperation):
         if right:
             moved.append(_vector_tangent(w, v, inner))
         return outs[: len(moved)], moved
-
-
-def _from_pairs(v: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    """Return the complex vectors of a real matrix: for a pair of conjugate eigenvalues columns j
-    and j+1 are the real and the imaginary part of the first vector."""
-    made = v.astype(np.result_type(v.dtype, np.complex64))
-    for j in np.flatnonzero(imaginary > 0):
-        made[:, j] = v[:, j] + 1j * v[:, j + 1]
-        made[:, j + 1] = v[:, j] - 1j * v[:, j + 1]
-    return made
 
 
 def _vector_tangent(w: Any, v: Any, inner: Any) -> Any:
