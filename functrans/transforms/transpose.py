@@ -7,6 +7,7 @@ their inputs, computed in the current trace: eagerly on concrete arrays, or reco
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -22,17 +23,15 @@ from functrans.primitives.dependence import apart
 from functrans.trace import Tracer, derive_from, literal, provenance, stage, state, typeof
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Linear:
     """A linear map, made by `linearize`: equations from tangents to tangents. Residuals are values
     among their operands. It may hold dead equations until it is `pruned`."""
 
-    __slots__ = ("equations", "inputs", "out_types", "outputs")
-
-    def __init__(self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]):
-        self.equations: list[Any] = equations
-        self.inputs: list[Any] = inputs
-        self.outputs: list[Any] = outputs  # Var, or None where the tangent is zero
-        self.out_types: list[Any] = types
+    equations: list[Any]
+    inputs: list[Any]
+    outputs: list[Any]  # Var, or None where the tangent is zero
+    out_types: list[Any]
 
     def pruned(self) -> Linear:
         """Return the map without dead equations, so that their residuals can be freed."""

@@ -362,7 +362,7 @@ class Call(OneEquation):
             return pull(self.cotangents(values[len(rule.types) - n :]))
 
         pulled = self.pulled(("pull", active), backward, rule.kinds[n:], active)
-        return found[:n], found[n:], Pullback(pulled, self.types, self.out_types, self.name)
+        return found[:n], found[n:], Pullback(pulled, self.name, self.types, self.out_types)
 
     def cotangents(self, moving: Flat) -> list[Any]:
         """Return the cotangents of all results; JAX expects float0 for integers."""
@@ -456,6 +456,6 @@ def _custom_lin(eqn: Any, *values: Any) -> Any:
         given = [literal(0, t) if c is None else c for c, t in zip(cts, kept, strict=True)]
         return made[0]([*residuals, *given])
 
-    pullback = Pullback(pull, types[n:], tuple([outs[i] for i in moving]), name)
+    pullback = Pullback(pull, name, types[n:], tuple([outs[i] for i in moving]))
     found = bind(custom_lin, values, {"pullback": pullback, "active": (True,) * len(types[n:])})
     return at_places(found, moving, len(outs))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from functrans import errors, runtime
@@ -275,21 +276,14 @@ custom_lin: CustomLin = CustomLin()
 # not support, differentiates the function itself.
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class BatchRule:
     """A `def_vmap` rule as a function of flat lists. Of a derivative, `active` says which primals have
     a tangent among the operands."""
 
-    __slots__ = ("__weakref__", "active", "function", "name")
-
-    def __init__(
-        self,
-        function: Callable[[int, Values, Values], tuple[Values, Values]],
-        name: str,
-        active: Sequence[bool] = (),
-    ):
-        self.function: Callable[[int, Values, Values], tuple[Values, Values]] = function
-        self.name: str = name
-        self.active: Sequence[bool] = active
+    function: Callable[[int, Values, Values], tuple[Values, Values]]
+    name: str
+    active: Sequence[bool] = ()
 
     def unpaired(self, batched: Sequence[bool]) -> bool:
         """Return whether of each batched primal and its tangent only one is batched."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -135,14 +136,14 @@ class RuleTrace(Trace):
             )
 
 
+@dataclass(eq=False, repr=False)
 class Staged(Derivable):
     """Base class of rules of two flat lists, of which the second holds tangents or cotangents."""
 
-    __slots__ = ("function", "name")
+    function: Callable[[Flat, Flat], Any]
+    name: str
 
-    def __init__(self, function: Callable[[Flat, Flat], Any], name: str):
-        self.function: Callable[[Flat, Flat], Any] = function
-        self.name: str = name
+    def __post_init__(self) -> None:
         self._derived = None
 
     def results(self, known: Flat, moving: Flat) -> tuple[Flat, Flat]:
@@ -173,8 +174,6 @@ class Staged(Derivable):
 
 class JvpRule(Staged):
     """A `defjvp` rule as a function of flat lists."""
-
-    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"jvp rule of {self.name}"
@@ -230,21 +229,12 @@ class JvpRule(Staged):
         return JvpRule(function, self.name)
 
 
+@dataclass(eq=False, repr=False)
 class Pullback(Staged):
     """A bwd rule for residuals of given types, as a function of flat lists."""
 
-    __slots__ = ("in_types", "out_types")
-
-    def __init__(
-        self,
-        function: Callable[[Flat, Flat], Flat],
-        in_types: tuple[ArrayType, ...],
-        out_types: tuple[ArrayType, ...],
-        name: str,
-    ):
-        super().__init__(function, name)
-        self.in_types: tuple[ArrayType, ...] = in_types
-        self.out_types: tuple[ArrayType, ...] = out_types
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
 
     def __repr__(self) -> str:
         return f"bwd rule of {self.name}"
@@ -275,9 +265,9 @@ class Pullback(Staged):
 
         return Pullback(
             function,
+            self.name,
             tuple([x if d is None else longer(x, t.size) for x, d in zip(self.in_types, dims, strict=True)]),
             tuple([longer(x, t.size) for x in self.out_types]),
-            self.name,
         )
 
 
@@ -286,17 +276,13 @@ def longer(t: ArrayType, size: int) -> ArrayType:
     return t.update(shape=(size, *t.shape))
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class VjpRule:
     """A `defvjp` rule as a function of flat lists."""
 
-    __slots__ = ("__weakref__", "function", "linear", "name")
-
-    def __init__(
-        self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str, linear: bool = False
-    ):
-        self.function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]] = function
-        self.name: str = name
-        self.linear: bool = linear  # in what is active, as JAX's linear_call: its pullback is its transpose
+    function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]]
+    name: str
+    linear: bool = False  # in what is active, as JAX's linear_call: its pullback is its transpose
 
     def __repr__(self) -> str:
         return f"vjp rule of {self.name}"
@@ -330,7 +316,7 @@ class VjpRule:
         def function(primals: Flat, active: Active) -> tuple[Flat, Flat, Pullback]:
             check_not_moving([a or None for a in active[:k]], self.name)
             found = evaluate(program, primals)
-            moved = Pullback(back, program.in_types, pullback.out_types, self.name)
+            moved = Pullback(back, self.name, program.in_types, pullback.out_types)
             return found[:n], found[n:], moved
 
         return VjpRule(function, self.name), captured
