@@ -20,7 +20,7 @@ from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program,
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Params, Values
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.control_flow.loop_layout import Pattern, Terms, filled, nonzero, pattern_of, taken
 from functrans.primitives.dependence import placed
 from functrans.trace import (
@@ -32,7 +32,6 @@ from functrans.trace import (
     evaluate,
     one_operation,
     out_types,
-    stage,
     state,
     tracing,
     typeof,
@@ -272,20 +271,17 @@ def pushed_program(
     """Return the program `inputs, their terms -> outs, their terms`, and the patterns of the outs.
     `push` calls a function on values with their terms. Terms in `needed` are returned even if zero."""
     n = len(program.inputs)
-    out_patterns: tuple[Pattern, ...] = ()
 
-    def both(*args: Any) -> list[Any]:
-        nonlocal out_patterns
+    def both(*args: Any) -> tuple[list[Any], tuple[Pattern, ...]]:
         series = taken(patterns, iter(args[n:]))
         outs, found = push(lambda *xs: evaluate(program, xs), args[:n], series)
         for i, wanted in enumerate(needed):
             found[i] = filled(found[i], wanted, program.out_types[i])
-        out_patterns = tuple(map(pattern_of, found))
-        return [*outs, *nonzero(found)]
+        return [*outs, *nonzero(found)], tuple(map(pattern_of, found))
 
     types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
-    made = closed(stage(both, [*program.in_types, *types], program.name))
-    return keep_names(made, program), out_patterns
+    made, out_patterns = stage_with(both, [*program.in_types, *types], program.name)
+    return keep_names(closed(made), program), out_patterns
 
 
 def _linearized(
@@ -293,27 +289,19 @@ def _linearized(
 ) -> tuple[Program, Program, tuple[bool, ...]]:
     """Return `primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; and
     which outs are active. Outs in `needed` get a tangent even if it is zero."""
-    linear_part: Program | None = None
-    out_active: tuple[bool, ...] = ()
 
-    def forward(*args: Any) -> list[Any]:
-        nonlocal linear_part, out_active
+    def forward(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...]]]:
         outs, linear = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
         wanted = needed or [False] * len(outs)
         out_active = tuple([v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)])
-        closed = linear.program()  # zero tangents are literals
-        kept = [v for v, a in zip(closed.outputs, out_active, strict=True) if a]
-        linear_part = closed.replace(
-            inputs=(*closed.constants, *closed.inputs),
-            outputs=kept,
-            constants=(),
-            values=(),
-            name=program.name,
-        )
-        return [*outs, *closed.values]
+        part = linear.program()  # zero tangents are literals
+        residuals, inputs = part.values, (*part.constants, *part.inputs)
+        kept = [v for v, a in zip(part.outputs, out_active, strict=True) if a]
+        part = part.replace(inputs=inputs, outputs=kept, constants=(), values=(), name=program.name)
+        return [*outs, *residuals], (part, out_active)
 
-    primal_part = closed(stage(forward, program.in_types, program.name))
-    return keep_names(primal_part, program), linear_part, out_active  # type: ignore[return-value]
+    made, (linear_part, out_active) = stage_with(forward, program.in_types, program.name)
+    return keep_names(closed(made), program), linear_part, out_active
 
 
 class Split(NamedTuple):

@@ -17,7 +17,7 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
 from functrans.ir.source import equation_source
 from functrans.ir.types import is_key_dtype
 from functrans.primitives.base import LinearInput, sum_of
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.dependence import apart
 from functrans.trace import Tracer, derive_from, literal, provenance, stage, state, typeof
@@ -265,9 +265,8 @@ def _group_program(
     variables."""
     known = [v for e in group for v in e.inputs if _is_residual(v)]
     given = [v for v in number if held.get(v) is not None and not _is_written(held[v])]
-    places: list[int] = []
 
-    def run(*values: Any) -> list[Any]:
+    def run(*values: Any) -> tuple[list[Any], list[int]]:
         residuals = iter(values[: len(known)])
         now = {v: held[v] for v in number if _is_written(held.get(v))}
         now.update(zip(given, values[len(known) :], strict=True))
@@ -275,11 +274,12 @@ def _group_program(
             inputs = [next(residuals) if _is_residual(v) else v for v in e.inputs]
             named = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
             _backward_one(named, now)
-        places.extend([i for v, i in number.items() if now.get(v) is not None])
-        return [now[v] for v in number if now.get(v) is not None]
+        found = [v for v in number if now.get(v) is not None]
+        return [now[v] for v in found], [number[v] for v in found]
 
     types = [typeof(x) for x in (*known, *[held[v] for v in given])]
-    return closed(stage(run, types, "backward")), places
+    program, places = stage_with(run, types, "backward")
+    return closed(program), places
 
 
 # --- programs -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from functrans.ir.program import Equation, Origin, Program, Var, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import Expanded, Jit, jit
 from functrans.primitives.custom.tracing import Pullback, check_not_moving, staged_call
 from functrans.primitives.dependence import spread
@@ -356,14 +356,8 @@ class CustomVmap(RuleCall):
         given = [d is not None for d in dims[n:]]
         if rule.unpaired(given):  # as in JAX, the rule sees operands without a batch axis
             types = [typeof(x).without_axis(d) for x, d in zip(args[n:], dims[n:], strict=True)]
-            mask: list[bool] = []
-
-            def one(*values: Any) -> Values:
-                outs, batched = rule.function(t.size, (False,) * len(values), values)
-                mask.extend(batched)
-                return outs
-
-            program = stage(one, types, rule.name)
+            fixed = (False,) * len(types)
+            program, mask = stage_with(lambda *xs: rule.function(t.size, fixed, xs), types, rule.name)
             if not any(mask):
                 return t.run(program, args[n:], dims[n:])
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]

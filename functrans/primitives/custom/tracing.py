@@ -25,6 +25,7 @@ from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
+from functrans.primitives.calls.captured import stage_with
 from functrans.primitives.dependence import spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
@@ -45,6 +46,7 @@ from functrans.trace import (
 Flat = Sequence[Any]
 Active = tuple[bool, ...]
 Dims = Sequence[int | None]
+Types = tuple[ArrayType, ...]
 
 
 @contextmanager
@@ -150,26 +152,32 @@ class Staged(Derivable):
         """Return the results that are always there, and tangents or cotangents."""
         return self.function(known, moving)
 
-    def staged(
-        self, types: tuple[ArrayType, ...], moving: Sequence[ArrayType], active: Active
-    ) -> tuple[Program, Active]:
+    def staged(self, types: Types, moving: Types, active: Active) -> tuple[Program, Active]:
         """Return the rule as a program of the values that are not None, and which tangents or
         cotangents of its results are not None."""
-        out_active: Active = ()
 
-        def flat(*values: Any) -> Flat:
-            nonlocal out_active
+        def flat(*values: Any) -> tuple[Flat, Active]:
             outs, found = self.results(values[: len(types)], spread(values[len(types) :], active))
-            out_active = tuple([x is not None for x in found])
-            return [*outs, *[x for x in found if x is not None]]
+            return [*outs, *[x for x in found if x is not None]], tuple([x is not None for x in found])
 
         key = (stage, types, active, state.axes)
         known = self.known(key)
         if known is None:
-            given = [t for t, a in zip(moving, active, strict=True) if a]
-            made = stage(flat, [*types, *given], self.name), out_active
+            made = stage_with(flat, [*types, *compress(moving, active)], self.name)
             known = made if any(isinstance(x, AnyTracer) for x in made[0].values) else self.keep(key, made)
         return known
+
+    def mapped(
+        self, t: Any, types: tuple[Types, Types], values: tuple[Flat, Flat], dims: tuple[Dims, Dims]
+    ) -> tuple[Flat, Active]:
+        """Return the rule's results for batched operands, with the batch axis at 0, and which tangents or
+        cotangents are not None. Types, values and dims are those of both lists."""
+        active = tuple([x is not None for x in values[1]])
+        with naming(t.axis_name, t.size):
+            program, out_active = self.staged(*types, active)
+        args, axes = ([*known, *compress(moving, active)] for known, moving in (values, dims))
+        outs, found = t.run(program, args, axes)
+        return [t.at(y, d, 0) for y, d in zip(outs, found, strict=True)], out_active
 
 
 class JvpRule(Staged):
@@ -217,13 +225,7 @@ class JvpRule(Staged):
         """Return the rule of the batched function. Its results have the batch axis at 0."""
 
         def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-            active = tuple([dx is not None for dx in tangents])
-            with naming(t.axis_name, t.size):
-                program, out_active = self.staged(types, types, active)
-            moving = [d for d, a in zip(dims, active, strict=True) if a]
-            args = [*primals, *[dx for dx in tangents if dx is not None]]
-            outs, found = t.run(program, args, [*dims, *moving])
-            front = [t.at(y, d, 0) for y, d in zip(outs, found, strict=True)]
+            front, out_active = self.mapped(t, (types, types), (primals, tangents), (dims, dims))
             return front[: len(out_active)], spread(front[len(out_active) :], out_active)
 
         return JvpRule(function, self.name)
@@ -252,12 +254,8 @@ class Pullback(Staged):
         axis at 0. The cotangent of an unbatched primal is summed over the batch."""
 
         def function(residuals: Flat, cts: Flat) -> Flat:
-            active = tuple([c is not None for c in cts])
-            with naming(t.axis_name, t.size):
-                program, in_active = self.staged(types, self.out_types, active)
-            given = [c for c in cts if c is not None]
-            outs, found = t.run(program, [*residuals, *given], [*res_dims, *[0] * len(given)])
-            front = [t.at(c, d, 0) for c, d in zip(outs, found, strict=True)]
+            both = (types, self.out_types), (residuals, cts), (res_dims, [0] * len(cts))
+            front, in_active = self.mapped(t, *both)
             return [
                 reduce_sum(c, axes=(0,)) if d is None and c is not None else c
                 for c, d in zip(spread(front, in_active), dims, strict=True)
@@ -294,14 +292,13 @@ class VjpRule:
 
     def forward(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, int, Pullback]:
         """Return the program of the results and residuals, the number of results, and the pullback."""
-        made: list[Any] = []
 
-        def flat(*values: Any) -> Flat:
+        def flat(*values: Any) -> tuple[Flat, tuple[int, Pullback]]:
             outs, residuals, pullback = self.function(values, active)
-            made.extend([len(outs), pullback])
-            return [*outs, *residuals]
+            return [*outs, *residuals], (len(outs), pullback)
 
-        return (stage(flat, types, self.name), *made)
+        program, made = stage_with(flat, types, self.name)
+        return program, *made
 
     def closed(self, types: tuple[ArrayType, ...]) -> tuple[VjpRule, Flat]:
         """Return the rule as one of the values that its fwd closes over and its operands, and these
