@@ -18,6 +18,7 @@ from functrans.ir.text import with_nested
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import Elementwise, add, eq, mul, ne
+from functrans.trace import typeof
 
 
 def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
@@ -149,6 +150,16 @@ def spread(values: Iterable[Any], where: Iterable[bool]) -> list[Any]:
     """Return the values, in order, at the places where `where` holds; None at the others."""
     rest = iter(values)
     return [next(rest) if here else None for here in where]
+
+
+def nonlinearity(primitive: Any, operands: Sequence[Any], moving: Sequence[int]) -> str:
+    """Say in which of the `moving` operands an operation is not linear; "" if it is in all together."""
+    together = primitive.multilinear and len(moving) > 1
+    if not together and all([i in primitive.linear_positions(len(operands)) for i in moving]):
+        return ""
+    shown = ", ".join([str(x.type if x.__class__ is Var else typeof(x)) for x in operands])
+    where = f"{' and '.join(map(str, moving))}{' together' * together}"
+    return f"{primitive.name}({shown}) is not linear in operand {where}"
 
 
 # --- equal equations ------------------------------------------------------------------------------

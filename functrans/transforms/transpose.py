@@ -19,7 +19,7 @@ from functrans.ir.types import is_key_dtype
 from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.dependence import apart
+from functrans.primitives.dependence import apart, nonlinearity
 from functrans.trace import Tracer, derive_from, literal, provenance, stage, state, typeof
 
 
@@ -295,14 +295,9 @@ def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None 
         moving = [
             i for i, v in enumerate(eqn.inputs) if v.__class__ is Var and (tangents is None or v in tangents)
         ]
-        allowed = primitive.linear_positions(len(eqn.inputs))
-        together = primitive.multilinear and len(moving) > 1
-        if together or any(i not in allowed for i in moving):
-            types = [v.type if v.__class__ is Var else typeof(v) for v in eqn.inputs]
-            shown = ", ".join(map(str, types))
+        if problem := nonlinearity(primitive, eqn.inputs, moving):
             raise errors.NotLinear(
-                f"the function is not linear, so it has no transpose: {primitive.name}({shown}) is "
-                f"not linear in operand {' and '.join(map(str, moving))}{' together' * together}, "
+                f"the function is not linear, so it has no transpose: {problem}, "
                 f"at\n    {equation_source(eqn)}\n"
                 "For the derivative at a point use vjp(f, x)[1], or linearize the function first."
             )

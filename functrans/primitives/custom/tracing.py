@@ -26,7 +26,7 @@ from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.captured import stage_with
-from functrans.primitives.dependence import spread
+from functrans.primitives.dependence import nonlinearity, spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import (
@@ -106,7 +106,12 @@ class RuleTrace(Trace):
             return primitive.run_eagerly(args, params)
         if primitive.holds_programs and not primitive.linear_positions(len(args)):
             return self._bind_programs(primitive, args, params)
-        self._check_linear(primitive, args, moving)
+        if problem := nonlinearity(primitive, args, moving):
+            raise errors.NotLinear(
+                f"the jvp rule of {self.name} is not linear in the tangents: {problem}, {here()}\n"
+                "Reverse mode transposes the rule. Its tangent output must be a sum of products of "
+                "tangents and functions of the primals."
+            )
         refs = [x.ref if self.own(x) else x for x in args]
         outs = bind_in(self.linear, primitive, refs, params)
         return [self.tangent(y) for y in outs] if primitive.multiple_results else self.tangent(outs)
@@ -123,19 +128,6 @@ class RuleTrace(Trace):
         duals = [inner.pair(literal(0, x.type), x.ref) if self.own(x) else x for x in args]
         outs = bind_in(inner, primitive, duals, params)
         return [self.tangent(y.tangent) if getattr(y, "owner", None) is inner else y for y in outs]
-
-    def _check_linear(self, primitive: Any, args: Flat, moving: Sequence[int]) -> None:
-        allowed = primitive.linear_positions(len(args))
-        together = primitive.multilinear and len(moving) > 1
-        if together or any(i not in allowed for i in moving):
-            shown = ", ".join([str(typeof(x)) for x in args])
-            raise errors.NotLinear(
-                f"the jvp rule of {self.name} is not linear in the tangents: "
-                f"{primitive.name}({shown}) is not linear in operand "
-                f"{' and '.join(map(str, moving))}{' together' * together}, {here()}\n"
-                "Reverse mode transposes the rule. Its tangent output must be a sum of products of "
-                "tangents and functions of the primals."
-            )
 
 
 @dataclass(eq=False, repr=False)
