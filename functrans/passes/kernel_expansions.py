@@ -71,8 +71,7 @@ class Form(NamedTuple):
 
 def _words(e: Equation) -> int:
     """Return how many words an equation hashes to random bits or keys by itself; 0 if it is another."""
-    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
-    if e.primitive not in (random_bits, random_split) or not is_ours(**how):
+    if e.primitive not in (random_bits, random_split) or not is_ours(**e.params):
         return 0
     return e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
 

@@ -15,7 +15,6 @@ dtypes this is one in a hundred, so there, and for other generators than the def
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -37,7 +36,7 @@ from functrans.primitives.elementwise.families import add, div, eq, full_like, g
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp, log, log1p, sqrt
-from functrans.primitives.random.bits import DEFAULT, Random, by_jax, is_ours, random_bits, random_split
+from functrans.primitives.random.bits import DEFAULT, Random, is_ours, random_bits, random_split
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis
 from functrans.trace import literal, stage, typeof
 
@@ -69,7 +68,7 @@ class RandomGamma(Random):
         if is_ours(**how) and a.dtype.itemsize >= 4:
             keys, t = ArrayType(data.shape, data.dtype), ArrayType(a.shape, a.dtype)
             return runtime.run_in_numpy(_sampler(keys, t, log_space, together=True), [data, a])[0]
-        sample = _by_jax(log_space, data.ndim, a.dtype, how)
+        sample = self.through_jax(data.ndim, log_space=log_space, **how)
         with jax.enable_x64(flags.jax_enable_x64 or a.dtype == np.float64):
             return np.asarray(sample(data, a))
 
@@ -82,7 +81,11 @@ class RandomGamma(Random):
         keys, t = ctx.in_types
         if ctx.on_this_cpu and t.size > 1 and is_ours(**how) and t.dtype.itemsize >= 4:
             return ctx.call(_sampler(keys, t, log_space), (data, a))[0]
-        return ctx.via_jax(_by_jax(log_space, keys.ndim, t.dtype, how), data, a)[0]
+        return ctx.via_jax(self.through_jax(keys.ndim, log_space=log_space, **how), data, a)[0]
+
+    def of_key(self, key: Any, a: Any, *, log_space: bool) -> Any:
+        sample = jax.random.loggamma if log_space else jax.random.gamma
+        return sample(key, a, None, a.dtype)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, log_space: bool, **how: Any) -> Any:
         """dx = random_gamma_grad(a, x) da; d log x = dx / x, with x kept away from 0."""
@@ -93,11 +96,6 @@ class RandomGamma(Random):
         tiny = full_like(x, float(ml_dtypes.finfo(typeof(x).dtype).tiny))
         x = select_n(eq(x, full_like(x, 0)), x, tiny)
         return mul(da, div(random_gamma_grad(a, x), x))
-
-
-def _by_jax(log_space: bool, ndim: int, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
-    sample = jax.random.loggamma if log_space else jax.random.gamma
-    return by_jax(lambda key, a: sample(key, a, None, dtype), ndim, **how)
 
 
 # --- the program ----------------------------------------------------------------------------------
