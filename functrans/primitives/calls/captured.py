@@ -64,9 +64,6 @@ class Constant(Primitive):
         keys = is_key_dtype(params["dtype"])
         return ctx.constant(np.asarray(jax.random.key_data(array)) if keys else array)
 
-    def batch(self, t: Any, args: Sequence[Any], dims: Any, /, **params: Any) -> Any:
-        return self(**params), None
-
 
 constant: Constant = Constant()
 

@@ -37,6 +37,7 @@ from functrans.primitives.dependence import (
     apart,
     depending,
     fewest,
+    or_zeros,
     reached_outputs,
     reading,
     restricted,
@@ -47,7 +48,7 @@ from functrans.primitives.dependence import (
     transposes_zeros,
 )
 from functrans.primitives.random.bits import word_type
-from functrans.trace import evaluate, literal, stage, typeof
+from functrans.trace import evaluate, literal, stage
 
 
 class Scan(HigherOrderPrimitive):
@@ -137,13 +138,11 @@ class Scan(HigherOrderPrimitive):
             return found.results(ys, layout), found.results(moving, layout)
         if t.linear is None:
             return t.along(self, primals, tangents, params)
-        _, patterns, after = settled(t, program, [(dx is not None,) for dx in tangents], layout)
+        series = [(dx,) for dx in tangents]
+        _, patterns, after = settled(t, program, [*map(pattern_of, series)], layout)
         active = tuple([a for (a,) in patterns])
         needed = (*layout.operands(active)[1], *[False] * (len(program.outputs) - layout.carry))
-        moved = [
-            literal(0, typeof(x)) if dx is None and a else dx
-            for x, dx, a in zip(primals, tangents, active, strict=True)
-        ]
+        moved = [dx for (dx,) in with_zeros(primals, series, patterns)]
         outs, moving = self._linearize(t, primals, moved, active, needed, params)
         return outs, spread(moving, [a for (a,) in after])
 
@@ -182,9 +181,9 @@ class Scan(HigherOrderPrimitive):
         held = [(v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
-        names = iter(linear.inputs[len(kinds) :])
-        tangents = [(next(names), dx) if a else None for a, dx in zip(active, given, strict=True)]
-        moving = [[pair for pair in group if pair is not None] for group in layout.operands(tangents)]
+        names = spread(linear.inputs[len(kinds) :], active)
+        pairs = layout.operands([*zip(names, given, strict=True)])
+        moving = [[(v, dx) for v, dx in group if v is not None] for group in pairs]
         if not linear.outputs:
             return outs, []
         order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
@@ -213,11 +212,7 @@ class Scan(HigherOrderPrimitive):
         fixed = [x for x, lin in zip(consts, of_consts, strict=True) if not lin]
         read = [x for x, lin in zip(arrays, of_arrays, strict=True) if not lin]
         inputs, state, _ = layout.operands(program.inputs)
-        start = [
-            literal(0, v.type) if c is None else c
-            for v, c, lin in zip(state, ends, of_carry, strict=True)
-            if lin
-        ]
+        start = list(compress(or_zeros(ends, [v.type for v in state]), of_carry))
         sums = [literal(0, v.type) for v, lin in zip(inputs, of_consts, strict=True) if lin]
         counts = len(fixed), len(counters) + len(read), len(start), len(sums)
         found = self(

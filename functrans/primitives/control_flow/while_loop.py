@@ -39,6 +39,7 @@ from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import (
     apart,
+    or_zeros,
     reached_outputs,
     reading,
     restricted,
@@ -414,7 +415,7 @@ class TangentLoop(Expanded):
         n = len(body.inputs)
         linear = (*[False] * n, *[True] * (len(push.inputs) - n))
         pull = t.program(push, linear, (True,) * len(push.outputs))
-        cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, ct, strict=True)]
+        cts = or_zeros(ct, push.out_types)
         found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
         given = [isinstance(x, LinearInput) for x in args[1 + n :]]
         return [*[None] * (1 + n), *[c if was else None for c, was in zip(found, given, strict=True)]]

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from functrans import errors, runtime
@@ -30,7 +31,7 @@ from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import Expanded, Jit, jit
 from functrans.primitives.custom.tracing import Pullback, check_not_moving, staged_call
-from functrans.primitives.dependence import spread
+from functrans.primitives.dependence import or_zeros, spread
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
 from functrans.trace import (
@@ -317,12 +318,8 @@ class BatchRule:
                 return outs
 
             outs, found = t.run_dual(call, primals, tangents)
-            moved = [
-                literal(0, typeof(y)) if dy is None else dy
-                for y, dy, a in zip(outs, found, out_active, strict=True)
-                if a
-            ]
-            return [*outs, *moved], [*mask, *[b for b, a in zip(mask, out_active, strict=True) if a]]
+            moved = or_zeros(compress(found, out_active), map(typeof, compress(outs, out_active)))
+            return [*outs, *moved], [*mask, *compress(mask, out_active)]
 
         return BatchRule(function, self.name, active)
 
@@ -334,12 +331,10 @@ class CustomVmap(RuleCall):
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program, n = params["program"], params.get("n_consts", 0)
-        if t.linear is not None:
-            return jit.differentiate(t, primals, tangents, {"program": program})
         active = tuple([dx is not None for dx in tangents])
-        both, out_active = t.jvp(program, active)
-        if any(active[:n]):  # the rule does not handle captured values
+        if t.linear is not None or any(active[:n]):  # the rule does not handle captured values
             return jit.differentiate(t, primals, tangents, {"program": program})
+        both, out_active = t.jvp(program, active)
         rule = params["rule"].jvp(t, active[n:], out_active)
         given = [dx for dx in tangents if dx is not None]
         results = self(*primals, *given, program=both, rule=rule, n_consts=n)

@@ -26,7 +26,7 @@ from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.captured import stage_with
-from functrans.primitives.dependence import nonlinearity, spread
+from functrans.primitives.dependence import nonlinearity, or_zeros, spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import (
@@ -206,9 +206,7 @@ class JvpRule(Staged):
 
         def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
             check_not_moving(tangents[:k], self.name)
-            pairs = zip(types, tangents[k:], strict=True)
-            moving = [literal(0, t) if dx is None else dx for t, dx in pairs]
-            outs = evaluate(program, [*primals, *compress(moving, active)])
+            outs = evaluate(program, [*primals, *compress(or_zeros(tangents[k:], types), active)])
             return outs[:n], spread(outs[n:], out_active)
 
         return JvpRule(function, self.name), captured
