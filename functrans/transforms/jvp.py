@@ -87,10 +87,28 @@ class LinearTrace(Trace):
         return results if primitive.multiple_results else results[0]
 
 
-class JvpTrace(Trace):
+class RuleRunner(Trace):
+    """Base class of traces that run an operation in their parent, and its rule next to it."""
+
+    __slots__ = ()
+    how = ""  # what the rule makes of the operation
+
+    def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run the operation itself, and set the origin of what its rule adds next to it."""
+        outs = bind_in(self.parent, primitive, primals, params)
+        source, origin = state.provenance  # type: ignore[misc]
+        recorded = getattr(self.parent, "equations", None)
+        # an eager operation is represented by an equation without variables
+        ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
+        derive_from(source, Origin(self.how, ran))
+        return outs
+
+
+class JvpTrace(RuleRunner):
     """The trace of jvp, and of linearize if a LinearTrace is given."""
 
     __slots__ = ("at_once", "linear", "rules_in")
+    how = "jvp of"
 
     def __init__(self, parent: Any, linear: LinearTrace | None = None):
         super().__init__(parent)
@@ -166,16 +184,6 @@ class JvpTrace(Trace):
     def parts(self, x: Any) -> tuple[Any, Any]:
         """Return a value's primal and tangent."""
         return (x.ref, x.tangent) if x.__class__ is Dual and x.owner is self else (x, None)
-
-    def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Run the operation itself, and set the origin of what its rule adds next to it."""
-        outs = bind_in(self.parent, primitive, primals, params)
-        source, origin = state.provenance  # type: ignore[misc]
-        recorded = getattr(self.parent, "equations", None)
-        # an eager operation is represented by an equation without variables
-        ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
-        derive_from(source, Origin("jvp of", ran))
-        return outs
 
     # For higher-order primitives: see `Jit.differentiate`.
 
