@@ -137,23 +137,15 @@ def speaks_of_others_axes(program: Program) -> bool:
     return not axes_inside(program) <= given
 
 
-class OneKernel(Jit):
-    """Run `program`, on a CPU as one kernel. passes/kernels.py inserts it at lowering."""
+class Emitted(Jit):
+    """Run `program`, emitted by a method of the lowering. passes/kernels.py inserts such calls."""
 
-    name = "one_kernel"
-
-    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return ctx.kernel(program, operands)
-
-
-class Outlined(Jit):
-    """Run `program` as a function that XLA:CPU does not inline, so that its operations are not fused
-    with those outside. passes/kernels.py inserts it into kernels."""
-
-    name = "outlined"
+    def __init__(self, name: str, emit: str):
+        super().__init__(name)
+        self.emit: str = emit
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return ctx.call_outlined(program, operands)
+        return getattr(ctx, self.emit)(program, operands)
 
 
 class Expanded(HigherOrderPrimitive):
@@ -190,8 +182,9 @@ class Expanded(HigherOrderPrimitive):
 
 
 jit: Jit = Jit()
-one_kernel: OneKernel = OneKernel()
-outlined: Outlined = Outlined()
+one_kernel: Emitted = Emitted("one_kernel", "kernel")  # on a CPU
+# a function that XLA:CPU does not inline, so that its operations are not fused with those outside
+outlined: Emitted = Emitted("outlined", "call_outlined")
 
 
 # --- library functions that run as one operation when eager ---------------------------------------

@@ -35,15 +35,8 @@ from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota
-from functrans.primitives.shape.moving import (
-    broadcast_to_axis,
-    move_axis,
-    reshape,
-    slice_axis,
-    transpose,
-    without,
-)
-from functrans.trace import literal, stage, state, typeof
+from functrans.primitives.shape.moving import reshape, slice_axis, transpose, without
+from functrans.trace import evaluate, literal, stage, state, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None
 
@@ -140,13 +133,10 @@ class Collective(Primitive):
             rows = [i for g in chosen for i in g]
             how = {"axes": names.axes, "sizes": (size,), "groups": None, **params}
             program = stage(lambda v, how=how: [self(v, **how)], [rest], self.name)
-            program, (member,) = type(t)(size, t.axis_name).program(program, (0,))
+            for mapped in (type(t)(size, t.axis_name), type(t)(len(chosen))):
+                program, _ = mapped.program(program, (0,), (True,))
             apart = reshape(take_rows(x, 0, rows), shape=(len(chosen), size, *rest.shape))
-            each = type(t)(len(chosen))
-            (y,), (group,) = each.run(program, [apart], [0])
-            y = each.at(y, group, 0)
-            y = broadcast_to_axis(y, 1, size) if member is None else move_axis(y, member + 1, 1)
-            pieces.append(fold(y, 0, 2))
+            pieces.append(fold(evaluate(program, [apart])[0], 0, 2))
             order += rows
         y = concatenate(*pieces, dimension=0) if len(pieces) > 1 else pieces[0]
         return take_rows(y, 0, [order.index(i) for i in range(len(order))]), 0

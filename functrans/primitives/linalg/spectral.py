@@ -222,9 +222,10 @@ class SVD(MatrixOperation):
         (dx,), (s, u, vh) = tangents, out
         dxv = einsum("ij,kj->ik", dx, conj(vh))
         p = einsum("ji,jk->ik", conj(u), dxv)
-        f = _reciprocal_squared_gaps(s, p)
-        right, left = mul(p, per_column(s, p)), mul(p, per_row(s, p))
-        turn = mul(minus_adjoint(p), mul(_inverse_diagonal(s, p), 0.5))
+        columns, rows = per_column(s, p), per_row(s, p)
+        f = _reciprocal(mul(add(columns, rows), sub(columns, rows)))
+        right, left = mul(p, columns), mul(p, rows)
+        turn = mul(minus_adjoint(p), mul(_inverse_diagonal(columns), 0.5))
         du = matmul(u, add(mul(f, plus_adjoint(right)), turn))
         dvh = matmul(adjoint(mul(f, plus_adjoint(left))), vh)
         m, n = typeof(dx).shape[-2:]
@@ -238,15 +239,8 @@ class SVD(MatrixOperation):
         return real(diagonal(p)), du, dvh
 
 
-def _reciprocal_squared_gaps(s: Any, like: Any) -> Any:
-    """Return 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it."""
-    columns, rows = per_column(s, like), per_row(s, like)
-    return _reciprocal(mul(add(columns, rows), sub(columns, rows)))
-
-
-def _inverse_diagonal(s: Any, like: Any) -> Any:
-    """Return 1 / s on the diagonal, 0 where s is 0 and off the diagonal."""
-    columns = per_column(s, like)
+def _inverse_diagonal(columns: Any) -> Any:
+    """Return 1 / x on the diagonal, 0 where x is 0 and off the diagonal."""
     zero = eq(columns, full_like(columns, 0))
     inverse = div(full_like(columns, 1), select_n(zero, columns, full_like(columns, 1)))
     return kept_where(eq, select_n(zero, inverse, full_like(columns, 0)))
