@@ -255,25 +255,22 @@ class Scan(HigherOrderPrimitive):
     def batch(
         self, t: Any, args: Any, dims: Any, *, program: Program, consts: int, carry: int, **rest: Any
     ) -> Any:
-        fixed = consts + carry
-        inner = [*dims[:fixed], *[None if d is None else max(d - 1, 0) for d in dims[fixed:]]]
-        arrays = [t.move(x, 0, 1) if d == 0 else x for x, d in zip(args[fixed:], dims[fixed:], strict=True)]
+        layout = LoopLayout(consts, carry)
+        of_consts, of_carry, of_arrays = layout.operands(dims)
+        fixed, state, arrays = layout.operands(args)
+        arrays = [t.move(x, 0, 1) if d == 0 else x for x, d in zip(arrays, of_arrays, strict=True)]
+        inner = [None if d is None else max(d - 1, 0) for d in of_arrays]
+        batched = [d is not None for d in of_carry]
         while True:  # until the set of batched carries is stable
-            for i in range(consts, fixed):
-                inner[i] = None if inner[i] is None else 0
-            batched = [d is not None for d in inner[consts:fixed]]
-            forced = (*batched, *[False] * (len(program.outputs) - carry))
-            made, out_dims = t.program(program, tuple(inner), forced)
-            if [d is not None for d in out_dims[:carry]] == batched:
+            front = [0 if b else None for b in batched]
+            made, out_dims = t.program(program, (*of_consts, *front, *inner), batched)
+            ends, written = layout.results(out_dims)
+            if [d is not None for d in ends] == batched:
                 break
-            for i, d in enumerate(out_dims[:carry]):
-                inner[consts + i] = inner[consts + i] if d is None else 0
-        state = [
-            t.at(x, d, 0) if b else x
-            for x, d, b in zip(args[consts:fixed], dims[consts:fixed], batched, strict=True)
-        ]
-        outs = self(*args[:consts], *state, *arrays, program=made, consts=consts, carry=carry, **rest)
-        return outs, [*out_dims[:carry], *[None if d is None else d + 1 for d in out_dims[carry:]]]
+            batched = [d is not None for d in ends]
+        state = [t.at(x, d, 0) if b else x for x, d, b in zip(state, of_carry, batched, strict=True)]
+        outs = self(*fixed, *state, *arrays, program=made, consts=consts, carry=carry, **rest)
+        return outs, [*ends, *[None if d is None else d + 1 for d in written]]
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         if self.has_effects(params):

@@ -207,12 +207,9 @@ class While(HigherOrderPrimitive):
         batched = [d is not None for d in dims[m:]]
         while True:  # until the set of batched carries is stable
             inner = [0 if b else None for b in batched]
-            made, _ = t.program(body, (*dims[n:m], *inner), batched)
-            test, test_dims = t.program(cond, (*dims[:n], *inner), ())
-            own = t.program(body, (*dims[n:m], *inner))[1]
-            after = [
-                b or d is not None or test_dims[0] is not None for b, d in zip(batched, own, strict=True)
-            ]
+            made, own = t.program(body, (*dims[n:m], *inner), batched)
+            test, test_dims = t.program(cond, (*dims[:n], *inner))
+            after = [d is not None or test_dims[0] is not None for d in own]
             if after == batched:
                 break
             batched = after

@@ -37,7 +37,7 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp, log, log1p, sqrt
 from functrans.primitives.random.bits import DEFAULT, Random, is_ours, random_bits, random_split
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis
+from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape
 from functrans.trace import literal, stage, typeof
 
 
@@ -172,8 +172,7 @@ def _judged(x: Any, root: Any, u: Any, d: Any) -> tuple[Any, Any]:
 def _keys(keys: Any, n: int) -> list[Any]:
     """Derive n new keys of each: u32[*s, 2] -> n arrays of keys."""
     new = random_split(keys, shape=(n,))
-    axis, shape = typeof(new).ndim - 2, typeof(keys).shape
-    return [reshape(slice_axis(new, axis, i, i + 1), shape=shape) for i in range(n)]
+    return [index_axis(new, typeof(new).ndim - 2, i) for i in range(n)]
 
 
 def _for_words(x: Any) -> Any:
