@@ -373,12 +373,10 @@ class LinearizedOperation:
         self.literals: list[Any] = [v for v in operands if v.__class__ is Literal]
         # the index of each of its operands in: tangents, operands and results of the operation,
         # extra residuals, literals
-        start = {"in": len(tangents), "out": len(tangents) + len(forward.inputs)}
-        start["extra"] = start["out"] + n
-        where: dict[Any, int] = {v: i for i, v in enumerate(tangents)}
-        last = start["out"] + len(forward.outputs)
-        where.update({v: last + i for i, v in enumerate(self.literals)})
-        self.places: Any = [start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands]
+        kinds = {"in": len(forward.inputs), "out": n, "extra": len(forward.outputs) - n}
+        own = [(kind, i) for kind, size in kinds.items() for i in range(size)]
+        where: dict[Any, int] = {v: i for i, v in enumerate([*tangents, *own, *self.literals])}
+        self.places: Any = [where[v] for v in operands]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
         made.update({v: ~i for i, v in enumerate(tangents)})  # a tangent passed through
         rest = iter(ends)

@@ -46,11 +46,8 @@ class TriangularSolve(MatrixOperation):
     name: str = "triangular_solve"
     ranks: tuple[int, ...] = (2, 2)
     linear_in: tuple[int, ...] = (1,)
-    dtypes: tuple[str, ...] = (
-        *DTYPES,
-        "float16",
-        "bfloat16",
-    )  # no LAPACK routine: XLA has its own substitution
+    # no LAPACK routine takes 16 bits: XLA has its own substitution
+    dtypes: tuple[str, ...] = (*DTYPES, "float16", "bfloat16")
 
     def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
         self.check_square(a)
