@@ -126,11 +126,7 @@ def run_jet(
     """Call a flat function on values with their terms; return the primals and terms of its
     results."""
     trace = JetTrace(state.trace, order)
-    jets = [trace.pair(x, c) for x, c in zip(primals, series, strict=True)]
-    with tracing(trace):
-        outs = function(*jets)
-    found = [trace.parts(y) for y in outs]
-    return [y for y, _ in found], [c for _, c in found]
+    return trace.run(function, [trace.pair(x, c) for x, c in zip(primals, series, strict=True)])
 
 
 @memoized

@@ -12,6 +12,7 @@ Python sees values), and its jvp rule runs on the tangents.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -92,6 +93,19 @@ class RuleRunner(Trace):
 
     __slots__ = ()
     how = ""  # what the rule makes of the operation
+
+    @abstractmethod
+    def parts(self, x: Any) -> tuple[Any, Any]:
+        """Return a value, and what travels along with it in this trace."""
+
+    def run(
+        self, function: Callable[..., Sequence[Any]], values: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Call a flat function in this trace; return the parts of its results."""
+        with tracing(self):
+            outs = function(*values)
+        found = [self.parts(y) for y in outs]
+        return [y for y, _ in found], [more for _, more in found]
 
     def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
         """Run the operation itself, and set the origin of what its rule adds next to it."""
@@ -223,13 +237,7 @@ def run_dual(
         p if t is None else Dual(trace, p, t, t.type if linear is not None else None)
         for p, t in zip(primals, tangents, strict=True)
     ]
-    with tracing(trace):
-        outs = function(*duals)
-    own = [y.__class__ is Dual and y.owner is trace for y in outs]
-    return (
-        [y.ref if mine else y for y, mine in zip(outs, own, strict=True)],
-        [y.tangent if mine else None for y, mine in zip(outs, own, strict=True)],
-    )
+    return trace.run(function, duals)
 
 
 def run_linearize(

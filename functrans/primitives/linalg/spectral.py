@@ -197,14 +197,12 @@ class SVD(MatrixOperation):
 
     def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         m, n = typeof(primals[0]).shape[-2:]
-        whole = not params["compute_uv"]
-        if params["full_matrices"] and m != n and not whole:
-            raise self.no_derivative(
-                "the vectors that complete the basis, which are arbitrary", "Use full_matrices=False."
-            )
-        if not whole:
-            outs = t.bind_primal(self, primals, params)
-            return outs, self.jvp(primals, tangents, outs, **params)
+        if params["compute_uv"]:
+            if params["full_matrices"] and m != n:
+                raise self.no_derivative(
+                    "the vectors that complete the basis, which are arbitrary", "Use full_matrices=False."
+                )
+            return super().differentiate(t, primals, tangents, params)
         thin = {**params, "compute_uv": True, "full_matrices": False}
         s, u, vh = t.bind_primal(self, primals, thin)
         inner = einsum("ji,jk->ik", conj(u), einsum("ij,kj->ik", tangents[0], conj(vh)))
