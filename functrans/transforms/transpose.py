@@ -179,16 +179,15 @@ def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> No
         reached = any([v in held or v in coming for v in eqn.outputs])
         if not reached and not eqn.primitive.transposes_zeros(eqn.params):
             continue
-        if not _may_join(eqn):
+        joins = _may_join(eqn)
+        if not joins or len(group) == _TOGETHER:
             _backward_group(group, held)
             group, coming = [], set()
+        if joins:
+            group.append(eqn)
+            coming.update([v for v in eqn.inputs if v.__class__ is Var])
+        else:
             _backward_one(eqn, held)
-            continue
-        group.append(eqn)
-        coming.update([v for v in eqn.inputs if v.__class__ is Var])
-        if len(group) == _TOGETHER:
-            _backward_group(group, held)
-            group, coming = [], set()
     _backward_group(group, held)
 
 
