@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from functrans.caching import Cache, memo, memoized
@@ -300,26 +301,6 @@ def pushed_program(
     return keep_names(closed(made), program), out_patterns
 
 
-def _linearized(
-    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
-) -> tuple[Program, Program, tuple[bool, ...]]:
-    """Return `primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; and
-    which outs are active. Outs in `needed` get a tangent even if it is zero."""
-
-    def forward(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...]]]:
-        outs, linear = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
-        wanted = needed or [False] * len(outs)
-        out_active = tuple([v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)])
-        part = linear.program()  # zero tangents are literals
-        residuals, inputs = part.values, (*part.constants, *part.inputs)
-        kept = [v for v, a in zip(part.outputs, out_active, strict=True) if a]
-        part = part.replace(inputs=inputs, outputs=kept, constants=(), values=(), name=program.name)
-        return [*outs, *residuals], (part, out_active)
-
-    made, (linear_part, out_active) = stage_with(forward, program.in_types, program.name)
-    return keep_names(closed(made), program), linear_part, out_active
-
-
 class Split(NamedTuple):
     """A linearized program whose residuals may be its inputs and results.
 
@@ -336,9 +317,20 @@ class Split(NamedTuple):
 
 @memoized
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
-    """Linearize a program; see `Split`."""
-    forward, linear, out_active = _linearized(program, active, needed)
-    n = len(program.outputs)
+    """Linearize a program; see `Split`. Outs in `needed` get a tangent even if it is zero."""
+
+    def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...]]]:
+        outs, found = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
+        wanted = needed or [False] * len(outs)
+        out_active = tuple([v is not None or w for v, w in zip(found.outputs, wanted, strict=True)])
+        part = found.program()  # zero tangents are literals
+        residuals, inputs = part.values, (*part.constants, *part.inputs)
+        ends = compress(part.outputs, out_active)
+        part = part.replace(inputs=inputs, outputs=ends, constants=(), values=(), name=program.name)
+        return [*outs, *residuals], (part, out_active)
+
+    made, (linear, out_active) = stage_with(run, program.in_types, program.name)
+    forward, n = keep_names(closed(made), program), len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
     extra, places = placed(residuals, forward.inputs, outs)
     return Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
