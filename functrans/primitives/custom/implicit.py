@@ -51,7 +51,11 @@ class LinearSolve(Expanded):
         fixed, b = primals[:n], primals[n:]
         outs = t.bind_primal(self, primals, params)
         x = outs[: len(b)]
-        moved = tangents_of(t, params["matvec"], [*fixed, *x], [*tangents[:n], *[None] * len(x)])  # dA x
+        moved = [None] * len(b)  # dA x
+        if any(dx is not None for dx in tangents[:n]):
+            with standing(t):
+                ys = evaluate(params["matvec"], [*map(t.pair, fixed, tangents[:n]), *x])
+            moved = [t.parts(y)[1] for y in ys]
         rhs = [sum_of(db, None if y is None else neg(y)) for db, y in zip(tangents[n:], moved, strict=True)]
         if all(y is None for y in rhs):
             return outs, [None] * len(outs)
@@ -95,12 +99,3 @@ class LinearSolve(Expanded):
 
 
 linear_solve: LinearSolve = LinearSolve()
-
-
-def tangents_of(t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Return the tangents of a program's results under the running jvp or linearize."""
-    if all(dx is None for dx in tangents):
-        return [None] * len(program.outputs)
-    with standing(t):
-        outs = evaluate(program, [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)])
-    return [t.parts(y)[1] for y in outs]

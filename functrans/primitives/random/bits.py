@@ -62,13 +62,9 @@ def word_type(t: ArrayType) -> ArrayType:
     return ArrayType((*t.shape, *key_shape(impl_of(t.dtype))), UINT32)
 
 
+@cached("generators of keys", 64)
 def impl_of(dtype: Any) -> str:
     """Return the generator's name of a key dtype."""
-    return _impl_of(dtype.name, dtype)
-
-
-@cached("generators of keys", 64)
-def _impl_of(_: str, dtype: Any) -> str:
     return str(jax.random.key_impl(jax.numpy.zeros((), dtype)))
 
 

@@ -27,6 +27,7 @@ from functrans.flags import flags
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.cond import choose
 from functrans.primitives.control_flow.revolve import loop
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.elementwise.arithmetic import max_, pow_
@@ -37,7 +38,7 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp, log, log1p, sqrt
 from functrans.primitives.random.bits import DEFAULT, Random, is_ours, random_bits, random_split
-from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape
+from functrans.primitives.shape.moving import index_axis, reshape
 from functrans.trace import literal, stage, typeof
 
 
@@ -138,7 +139,7 @@ def _until_accepted(keys: Any, c: Any, d: Any, together: bool) -> Any:
     root = add(1.0, mul(x, c))
     is_below = le(root, 0.0)  # then another normal number is drawn with the same key
     v, is_rejected = _judged(x, root, _draw_uniform(uniform_key, dtype), d)
-    keys = select_n(_for_words(is_below), following, keys)
+    keys = choose(is_below, [following, keys])
     state = [keys, v, or_(is_below, is_rejected), c, d]
 
     def one(key: Any, v: Any, is_rejected: Any, c: Any, d: Any) -> list[Any]:
@@ -173,12 +174,6 @@ def _keys(keys: Any, n: int) -> list[Any]:
     """Derive n new keys of each: u32[*s, 2] -> n arrays of keys."""
     new = random_split(keys, shape=(n,))
     return [index_axis(new, typeof(new).ndim - 2, i) for i in range(n)]
-
-
-def _for_words(x: Any) -> Any:
-    """Return a boolean of each key for both of its words."""
-    shape = typeof(x).shape
-    return broadcast_in_dim(x, shape=(*shape, 2), dimensions=tuple(range(len(shape))))
 
 
 def _draw_normal(keys: Any, dtype: Any) -> Any:
