@@ -21,13 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.caching import memo, memoized
-from functrans.ir.program import Literal, Program, prune
+from functrans.caching import memoized
+from functrans.ir.program import Literal, Program
 from functrans.ir.types import is_inexact
 from functrans.primitives.base import Params, Values
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pattern, Pushed, Terms, pattern_of
 from functrans.primitives.custom.calls import as_type
+from functrans.primitives.dependence import restricted
 from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import (
     Tracer,
@@ -209,8 +210,8 @@ def _by_jvp(t: Any, primitive: Any, primals: Values, series: Series, params: Par
     program, args, moving = _of_moving(primitive, primals, series, params)
     active = tuple([any(pattern_of(c)) for c in moving])
     both, out_active = jvp_program(program, active)
-    n = len(program.outputs)
-    tangents = memo(both, _from_output, n)
+    wanted = [False] * len(program.outputs) + [True] * sum(out_active)
+    tangents = restricted(both, [True] * len(both.inputs), wanted)
     speeds = [_derivative(x, c) for x, c, a in zip(args, moving, active, strict=True) if a]
     found, terms = run_jet(
         lambda *xs: evaluate(tangents, xs),
@@ -220,12 +221,6 @@ def _by_jvp(t: Any, primitive: Any, primals: Values, series: Series, params: Par
     )
     integrals = iter([_integral(y, c) for y, c in zip(found, terms, strict=True)])
     return [next(integrals) if a else (None,) * t.order for a in out_active]
-
-
-def _from_output(program: Program, n: int) -> Program:
-    """Return the program with only its results from the n-th on."""
-    outputs = program.outputs[n:]
-    return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
 
 
 def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
