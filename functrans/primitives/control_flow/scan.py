@@ -34,7 +34,6 @@ from functrans.primitives.control_flow.loop_layout import (
 )
 from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.dependence import (
-    apart,
     depending,
     fewest,
     or_zeros,
@@ -235,20 +234,15 @@ class Scan(HigherOrderPrimitive):
     def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
         program, layout = params["program"], LoopLayout.of(params)
-        places = layout.operands(range(len(args)))
-        mine = [i for i, at in enumerate(places[1]) if not linear[at]]
-        if not mine:
+        mine = [not lin for lin in layout.operands(linear)[1]]
+        if not any(mine):
             return []
-        state = [places[1][i] for i in mine]
-        outs = [program.outputs[i] for i in mine] + [program.inputs[i] for i in state]
-        still = apart(program.equations, compress(program.inputs, linear))[0]
-        equations = prune(still, outs)
-        read = {v for e in equations for v in e.inputs if v.__class__ is Var} | set(outs)
-        kept, arrays = ([i for i in at if program.inputs[i] in read] for at in places[::2])
-        order = [*kept, *state, *arrays]
-        alone = Program([program.inputs[i] for i in order], equations, outs, name=program.name)
-        sizes = {"program": alone, "consts": len(kept), "carry": len(mine)}
-        return self(*[args[i] for i in order], **{**params, **sizes})[len(mine) :]
+        wanted = [*mine, *[False] * (len(program.outputs) - layout.carry)]
+        consts, _, arrays = layout.operands(reading(program, wanted))
+        read, n, k = [*consts, *mine, *arrays], sum(consts), sum(mine)
+        step = restricted(program, read, wanted)
+        step = step.replace(outputs=[*step.outputs, *step.inputs[n : n + k]])
+        return self(*compress(args, read), **{**params, "program": step, "consts": n, "carry": k})[k:]
 
     # --- batching
 

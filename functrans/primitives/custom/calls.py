@@ -43,7 +43,6 @@ from functrans.trace import (
     derived_here,
     evaluate,
     literal,
-    stage,
     state,
     typeof,
 )
@@ -240,14 +239,11 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
             f"forward mode through the custom_vjp function {pullback.name} transposes its bwd "
             f"rule, but that is not linear in the cotangent: {error}"
         ) from None
-    used = [f for a, f in zip(active, found, strict=True) if a]
-
-    def flat(*values: Any) -> list[Any]:
-        moving = [x for x, f in zip(values[n:], used, strict=True) if f]
-        return evaluate(pushed, [*captured, *values[:n], *moving])
-
-    moving = [t for t, a in zip(pullback.in_types, active, strict=True) if a]
-    return closed(stage(flat, [*types, *moving], pullback.name))
+    k, rest = len(captured), iter(pushed.inputs[len(captured) + n :])
+    moving = compress(zip(pullback.in_types, found, strict=True), active)
+    tangents = [next(rest) if used else Var(t) for t, used in moving]
+    inputs, constants = [*pushed.inputs[k : k + n], *tangents], pushed.inputs[:k]
+    return closed(pushed.replace(inputs=inputs, constants=constants, values=captured, name=pullback.name))
 
 
 def is_differentiated(trace: Any) -> bool:
