@@ -20,7 +20,7 @@ from functrans.primitives.base import LinearInput, sum_of
 from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.dependence import apart, nonlinearity
-from functrans.trace import Tracer, derive_from, literal, provenance, stage, state, typeof
+from functrans.trace import Tracer, derive_from, evaluate, literal, provenance, stage, state, typeof
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -328,9 +328,11 @@ def _transpose_program(
     if called:
         moved = _first_operands_last(moved, tangents)
 
+    known = Program(known_in, rest, [v for e in rest for v in e.outputs])
+
     def back(*args: Any) -> list[Any]:
-        env = dict(zip(known_in, args[: len(known_in)], strict=True))
-        _run(rest, env)
+        given = args[: len(known_in)]
+        env = dict(zip((*known_in, *known.outputs), (*given, *evaluate(known, given)), strict=True))
         equations = [renamed(e, env) for e in moved]
         cts = iter(args[len(known_in) :])
         out_cts = [next(cts) if a else None for a in ct_active]
@@ -339,10 +341,3 @@ def _transpose_program(
 
     ct_types = [v.type for v, a in zip(program.outputs, ct_active, strict=True) if a]
     return closed(stage(back, [*(v.type for v in known_in), *ct_types], program.name))
-
-
-def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
-    for eqn in equations:
-        derive_from(eqn.source, eqn.origin)
-        outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
-        env.update(zip(eqn.outputs, outs if eqn.primitive.multiple_results else [outs], strict=True))
