@@ -23,7 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ANSWERING = {
     "run_operation": "functrans.backends.eager",  # (primitive, args, params), for trace.bind
     "transpose_program": "functrans.transforms.transpose",  # for primitives/custom/calls.py
-    "batch_program": "functrans.transforms.batch",  # for primitives/reductions
+    "run_in_numpy": "functrans.backends.reference",  # (program, arrays), for primitives/random
+    "batch_program": "functrans.transforms.batch",  # for primitives/reductions and random
     "run_sharded": "functrans.interop.sharded_programs",  # for backends/xla.py, inside shard_map
     "stop_at_first": "functrans.inspect.nans",  # for backends/xla.py
     "show": "functrans.ir.text",  # for Program, as are the next two

@@ -250,7 +250,7 @@ class VjpCall(Call):
             return self._backward(res_tree, out_types, kept(values), cts)
 
         types = tuple([typeof(x) for x in primals])
-        return outs, arrays, Pullback(backward, types, out_types, self.name)
+        return outs, arrays, Pullback(backward, self.name, types, out_types)
 
     def _check_residual(self, x: Any, res: Any, i: int) -> None:
         try:

@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import runtime
 from functrans.ir.program import Literal, Program
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.shape.moving import Moving
 
 
+@runtime.answers("run_in_numpy")
 def run(program: Program, args: Sequence[Any], step: int | None = None) -> list[Any]:
     """Run a program and return its results as NumPy arrays (typed keys: JAX key arrays). `step`,
     the step of the loop around it, is ignored here."""

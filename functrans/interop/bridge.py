@@ -297,7 +297,7 @@ def _process_custom_vjp_call(
             return [_nothing_if_zero(c) for c in arguments.arrays(found)]
 
         types_in = tuple(map(typeof, primals))
-        return outs, kept.arrays(residuals), Pullback(backward, types_in, types, name)
+        return outs, kept.arrays(residuals), Pullback(backward, name, types_in, types)
 
     return _called(self, custom_vjp_call, fun, fwd, values, VjpRule(forward, name))
 

@@ -15,9 +15,11 @@ from typing import Any
 from functrans.caching import exactly, memo, memo_as, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, copied, prune, renamed, renamed_all
 from functrans.ir.text import with_nested
+from functrans.ir.types import ArrayType
 from functrans.primitives.base import bytes_of
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import Elementwise, add, eq, mul, ne
+from functrans.trace import literal, typeof
 
 
 def depending(equations: Sequence[Equation], moving: Iterable[Var]) -> set[Var]:
@@ -149,6 +151,21 @@ def spread(values: Iterable[Any], where: Iterable[bool]) -> list[Any]:
     """Return the values, in order, at the places where `where` holds; None at the others."""
     rest = iter(values)
     return [next(rest) if here else None for here in where]
+
+
+def nonlinearity(primitive: Any, operands: Sequence[Any], moving: Sequence[int]) -> str:
+    """Say in which of the `moving` operands an operation is not linear; "" if it is in all together."""
+    together = primitive.multilinear and len(moving) > 1
+    if not together and all([i in primitive.linear_positions(len(operands)) for i in moving]):
+        return ""
+    shown = ", ".join([str(x.type if x.__class__ is Var else typeof(x)) for x in operands])
+    where = f"{' and '.join(map(str, moving))}{' together' * together}"
+    return f"{primitive.name}({shown}) is not linear in operand {where}"
+
+
+def or_zeros(values: Iterable[Any], types: Iterable[ArrayType]) -> list[Any]:
+    """Replace None by zeros of the given types."""
+    return [literal(0, t) if x is None else x for x, t in zip(values, types, strict=True)]
 
 
 # --- equal equations ------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from typing import Any
 from functrans import runtime
 from functrans.caching import memo
 from functrans.ir.program import Literal, Origin, Program, keep_names
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.shape.moving import broadcast_to_axis, move_axis
-from functrans.trace import bind, derive_from, provenance, stage
+from functrans.trace import bind, derive_from, provenance
 
 
 class Batching:
@@ -99,19 +99,17 @@ def _batched(
     out_batched: tuple[bool, ...],
 ) -> tuple[Program, tuple[int | None, ...]]:
     t = Batching(*options)
-    out_dims: list[int | None] = []
 
-    def batched(*args: Any) -> list[Any]:
+    def batched(*args: Any) -> tuple[list[Any], list[int | None]]:
         outs, found = t.run(program, args, dims)
         for i, force in enumerate(out_batched):
             if force:
                 outs[i], found[i] = t.at(outs[i], found[i], 0), 0
-        out_dims.extend(found)
-        return outs
+        return outs, found
 
     types = [
         x if d is None else x.update(shape=(*x.shape[:d], t.size, *x.shape[d:]))
         for x, d in zip(program.in_types, dims, strict=True)
     ]
-    made = closed(stage(batched, types, program.name))
-    return keep_names(made, program), tuple(out_dims)
+    made, out_dims = stage_with(batched, types, program.name)
+    return keep_names(closed(made), program), tuple(out_dims)

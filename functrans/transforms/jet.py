@@ -21,20 +21,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.caching import memo, memoized
-from functrans.ir.program import Equation, Literal, Origin, Program, prune
+from functrans.caching import memoized
+from functrans.ir.program import Literal, Program
 from functrans.ir.types import is_inexact
-from functrans.primitives.base import Params, Values, sum_of
+from functrans.primitives.base import Params, Values
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pattern, Pushed, Terms, pattern_of
 from functrans.primitives.custom.calls import as_type
+from functrans.primitives.dependence import restricted
 from functrans.primitives.elementwise.families import div, mul
 from functrans.trace import (
-    Trace,
     Tracer,
     bind,
     bind_in,
-    derive_from,
     derived_here,
     evaluate,
     literal,
@@ -46,8 +45,10 @@ from functrans.trace import (
     tracing,
     typeof,
 )
-from functrans.transforms.jvp import jvp_program, pushed_program, run_dual
-from functrans.transforms.taylor import TABLE
+from functrans.transforms.jvp import RuleRunner, jvp_program, pushed_program, run_dual
+from functrans.transforms.taylor import TABLE, folded
+
+Series = list[Terms]
 
 
 class Jet(Tracer):
@@ -66,10 +67,11 @@ class Jet(Tracer):
         return self.ref.concrete() if isinstance(self.ref, Tracer) else self.ref
 
 
-class JetTrace(Trace):
+class JetTrace(RuleRunner):
     """The trace of `jet`."""
 
     __slots__ = ("at_once", "order")
+    how = "jet of"
 
     def __init__(self, parent: Any, order: int):
         super().__init__(parent)
@@ -125,11 +127,7 @@ def run_jet(
     """Call a flat function on values with their terms; return the primals and terms of its
     results."""
     trace = JetTrace(state.trace, order)
-    jets = [trace.pair(x, c) for x, c in zip(primals, series, strict=True)]
-    with tracing(trace):
-        outs = function(*jets)
-    found = [trace.parts(y) for y in outs]
-    return [y for y, _ in found], [c for _, c in found]
+    return trace.run(function, [trace.pair(x, c) for x, c in zip(primals, series, strict=True)])
 
 
 @memoized
@@ -154,21 +152,22 @@ def coefficients(t: Any, primitive: Any, primals: list[Any], series: list[Terms]
         outs = bind(primitive, primals, params)
         outs = outs if primitive.multiple_results else [outs]
         return outs, [(None,) * t.order] * len(outs)
-    if primitive.holds_programs:
-        if primitive.push is None:
-            return _by_jvp(t, primitive, primals, series, params)
+    if primitive.holds_programs and primitive.push is not None:
         return primitive.push(t, primals, series, params)
     moving = [i for i, c in enumerate(series) if any(pattern_of(c))]
     linear = set(primitive.linear_positions(len(primals))).issuperset(moving)
-    if linear and not (primitive.multilinear and len(moving) > 1):
-        rule = _order_by_order
+    if primitive.holds_programs:
+        rule = _by_jvp
+    elif linear and not (primitive.multilinear and len(moving) > 1):
+        rule = _by_orders
     elif linear and len(moving) == 2:
         rule = _leibniz
     elif primitive.name in TABLE and (primitive.name != "pow" or moving == [0]):
         rule = _by_table
     else:
         rule = _by_jvp
-    return rule(t, primitive, primals, series, params)
+    out = t.bind_primal(primitive, primals, params)
+    return out if primitive.multiple_results else [out], rule(t, primitive, primals, series, params, out)
 
 
 def _moves(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> bool:
@@ -177,60 +176,42 @@ def _moves(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> bo
     return any([is_inexact(t.dtype) for t in types])
 
 
-def _run(primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
-    """Run the operation itself, and set the origin of what is added next to it."""
-    outs = bind(primitive, primals, params)
-    source, origin = derived_here()
-    recorded = getattr(state.innermost, "equations", None)
-    ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
-    derive_from(source, Origin("jet of", ran))
-    return outs
+# Each rule returns the terms of the results, given these.
 
 
-def _order_by_order(
-    t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params
-) -> Pushed:
-    out = _run(primitive, primals, params)
-    outs = out if primitive.multiple_results else [out]
-    found = []
-    for tangents in zip(*series, strict=True):
+def _by_orders(t: Any, primitive: Any, primals: Values, series: Series, params: Params, out: Any) -> Series:
+    def moved(tangents: Terms) -> Sequence[Any]:
         if all(dx is None for dx in tangents):
-            found.append([None] * len(outs))
-        else:
-            moved = primitive.jvp(primals, tangents, out, **params)
-            found.append(moved if primitive.multiple_results else [moved])
-    return outs, list(zip(*found, strict=True))
+            return [None] * (len(out) if primitive.multiple_results else 1)
+        found = primitive.jvp(primals, tangents, out, **params)
+        return found if primitive.multiple_results else [found]
+
+    return list(zip(*map(moved, zip(*series, strict=True)), strict=True))
 
 
-def _leibniz(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
-    out = _run(primitive, primals, params)
+def _leibniz(t: Any, primitive: Any, primals: Values, series: Series, params: Params, out: Any) -> Series:
     a, b = [i for i, c in enumerate(series) if any(pattern_of(c))]
+
+    def product(x: Any, y: Any) -> Any:
+        args = list(primals)
+        args[a], args[b] = x, y
+        return None if x is None or y is None else bind(primitive, args, params)
+
     x, y = (primals[a], *series[a]), (primals[b], *series[b])
-    terms = []
-    for k in range(1, t.order + 1):
-        total = None
-        for j in range(k + 1):
-            if x[j] is not None and y[k - j] is not None:
-                args = list(primals)
-                args[a], args[b] = x[j], y[k - j]
-                total = sum_of(total, bind(primitive, args, params))
-        terms.append(total)
-    return [out], [tuple(terms)]
+    return [tuple([folded(x, y, k, product=product) for k in range(1, t.order + 1)])]
 
 
-def _by_table(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
-    out = _run(primitive, primals, params)
+def _by_table(t: Any, primitive: Any, primals: Values, series: Series, params: Params, out: Any) -> Series:
     full = [[x, *c] for x, c in zip(primals, series, strict=True)]
-    return [out], [tuple(TABLE[primitive.name](*full, y0=out, **params))]
+    return [tuple(TABLE[primitive.name](*full, y0=out, **params))]
 
 
-def _by_jvp(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
+def _by_jvp(t: Any, primitive: Any, primals: Values, series: Series, params: Params, out: Any) -> Series:
     program, args, moving = _of_moving(primitive, primals, series, params)
     active = tuple([any(pattern_of(c)) for c in moving])
     both, out_active = jvp_program(program, active)
-    n = len(program.outputs)
-    tangents = memo(both, _from_output, n)
-    outs = _run(primitive, primals, params)
+    wanted = [False] * len(program.outputs) + [True] * sum(out_active)
+    tangents = restricted(both, [True] * len(both.inputs), wanted)
     speeds = [_derivative(x, c) for x, c, a in zip(args, moving, active, strict=True) if a]
     found, terms = run_jet(
         lambda *xs: evaluate(tangents, xs),
@@ -239,16 +220,7 @@ def _by_jvp(t: Any, primitive: Any, primals: list[Any], series: list[Terms], par
         t.order - 1,
     )
     integrals = iter([_integral(y, c) for y, c in zip(found, terms, strict=True)])
-    return (
-        outs if primitive.multiple_results else [outs],
-        [next(integrals) if a else (None,) * t.order for a in out_active],
-    )
-
-
-def _from_output(program: Program, n: int) -> Program:
-    """Return the program with only its results from the n-th on."""
-    outputs = program.outputs[n:]
-    return program.replace(outputs=outputs, equations=prune(program.equations, outputs))
+    return [next(integrals) if a else (None,) * t.order for a in out_active]
 
 
 def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:

@@ -12,7 +12,9 @@ Python sees values), and its jvp rule runs on the tangents.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from functrans.caching import Cache, memo, memoized
@@ -20,7 +22,7 @@ from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program,
 from functrans.ir.source import user_source
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Params, Values
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.control_flow.loop_layout import Pattern, Terms, filled, nonzero, pattern_of, taken
 from functrans.primitives.dependence import placed
 from functrans.trace import (
@@ -32,7 +34,6 @@ from functrans.trace import (
     evaluate,
     one_operation,
     out_types,
-    stage,
     state,
     tracing,
     typeof,
@@ -88,10 +89,41 @@ class LinearTrace(Trace):
         return results if primitive.multiple_results else results[0]
 
 
-class JvpTrace(Trace):
+class RuleRunner(Trace):
+    """Base class of traces that run an operation in their parent, and its rule next to it."""
+
+    __slots__ = ()
+    how = ""  # what the rule makes of the operation
+
+    @abstractmethod
+    def parts(self, x: Any) -> tuple[Any, Any]:
+        """Return a value, and what travels along with it in this trace."""
+
+    def run(
+        self, function: Callable[..., Sequence[Any]], values: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Call a flat function in this trace; return the parts of its results."""
+        with tracing(self):
+            outs = function(*values)
+        found = [self.parts(y) for y in outs]
+        return [y for y, _ in found], [more for _, more in found]
+
+    def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Run the operation itself, and set the origin of what its rule adds next to it."""
+        outs = bind_in(self.parent, primitive, primals, params)
+        source, origin = state.provenance  # type: ignore[misc]
+        recorded = getattr(self.parent, "equations", None)
+        # an eager operation is represented by an equation without variables
+        ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
+        derive_from(source, Origin(self.how, ran))
+        return outs
+
+
+class JvpTrace(RuleRunner):
     """The trace of jvp, and of linearize if a LinearTrace is given."""
 
     __slots__ = ("at_once", "linear", "rules_in")
+    how = "jvp of"
 
     def __init__(self, parent: Any, linear: LinearTrace | None = None):
         super().__init__(parent)
@@ -168,16 +200,6 @@ class JvpTrace(Trace):
         """Return a value's primal and tangent."""
         return (x.ref, x.tangent) if x.__class__ is Dual and x.owner is self else (x, None)
 
-    def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Run the operation itself, and set the origin of what its rule adds next to it."""
-        outs = bind_in(self.parent, primitive, primals, params)
-        source, origin = state.provenance  # type: ignore[misc]
-        recorded = getattr(self.parent, "equations", None)
-        # an eager operation is represented by an equation without variables
-        ran = recorded[-1] if recorded else Equation(primitive, (), (), params, source, origin)
-        derive_from(source, Origin("jvp of", ran))
-        return outs
-
     # For higher-order primitives: see `Jit.differentiate`.
 
     def run_dual(self, function: Any, primals: Values, tangents: Values) -> tuple[list[Any], list[Any]]:
@@ -216,13 +238,7 @@ def run_dual(
         p if t is None else Dual(trace, p, t, t.type if linear is not None else None)
         for p, t in zip(primals, tangents, strict=True)
     ]
-    with tracing(trace):
-        outs = function(*duals)
-    own = [y.__class__ is Dual and y.owner is trace for y in outs]
-    return (
-        [y.ref if mine else y for y, mine in zip(outs, own, strict=True)],
-        [y.tangent if mine else None for y, mine in zip(outs, own, strict=True)],
-    )
+    return trace.run(function, duals)
 
 
 def run_linearize(
@@ -272,48 +288,17 @@ def pushed_program(
     """Return the program `inputs, their terms -> outs, their terms`, and the patterns of the outs.
     `push` calls a function on values with their terms. Terms in `needed` are returned even if zero."""
     n = len(program.inputs)
-    out_patterns: tuple[Pattern, ...] = ()
 
-    def both(*args: Any) -> list[Any]:
-        nonlocal out_patterns
+    def both(*args: Any) -> tuple[list[Any], tuple[Pattern, ...]]:
         series = taken(patterns, iter(args[n:]))
         outs, found = push(lambda *xs: evaluate(program, xs), args[:n], series)
         for i, wanted in enumerate(needed):
             found[i] = filled(found[i], wanted, program.out_types[i])
-        out_patterns = tuple(map(pattern_of, found))
-        return [*outs, *nonzero(found)]
+        return [*outs, *nonzero(found)], tuple(map(pattern_of, found))
 
     types = [t for t, p in zip(program.in_types, patterns, strict=True) for a in p if a]
-    made = closed(stage(both, [*program.in_types, *types], program.name))
-    return keep_names(made, program), out_patterns
-
-
-def _linearized(
-    program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]
-) -> tuple[Program, Program, tuple[bool, ...]]:
-    """Return `primals -> outs, residuals`; `residuals, tangents -> tangents of active outs`; and
-    which outs are active. Outs in `needed` get a tangent even if it is zero."""
-    linear_part: Program | None = None
-    out_active: tuple[bool, ...] = ()
-
-    def forward(*args: Any) -> list[Any]:
-        nonlocal linear_part, out_active
-        outs, linear = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
-        wanted = needed or [False] * len(outs)
-        out_active = tuple([v is not None or w for v, w in zip(linear.outputs, wanted, strict=True)])
-        closed = linear.program()  # zero tangents are literals
-        kept = [v for v, a in zip(closed.outputs, out_active, strict=True) if a]
-        linear_part = closed.replace(
-            inputs=(*closed.constants, *closed.inputs),
-            outputs=kept,
-            constants=(),
-            values=(),
-            name=program.name,
-        )
-        return [*outs, *closed.values]
-
-    primal_part = closed(stage(forward, program.in_types, program.name))
-    return keep_names(primal_part, program), linear_part, out_active  # type: ignore[return-value]
+    made, out_patterns = stage_with(both, [*program.in_types, *types], program.name)
+    return keep_names(closed(made), program), out_patterns
 
 
 class Split(NamedTuple):
@@ -332,9 +317,20 @@ class Split(NamedTuple):
 
 @memoized
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
-    """Linearize a program; see `Split`."""
-    forward, linear, out_active = _linearized(program, active, needed)
-    n = len(program.outputs)
+    """Linearize a program; see `Split`. Outs in `needed` get a tangent even if it is zero."""
+
+    def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...]]]:
+        outs, found = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
+        wanted = needed or [False] * len(outs)
+        out_active = tuple([v is not None or w for v, w in zip(found.outputs, wanted, strict=True)])
+        part = found.program()  # zero tangents are literals
+        residuals, inputs = part.values, (*part.constants, *part.inputs)
+        ends = compress(part.outputs, out_active)
+        part = part.replace(inputs=inputs, outputs=ends, constants=(), values=(), name=program.name)
+        return [*outs, *residuals], (part, out_active)
+
+    made, (linear, out_active) = stage_with(run, program.in_types, program.name)
+    forward, n = keep_names(closed(made), program), len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
     extra, places = placed(residuals, forward.inputs, outs)
     return Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
@@ -377,12 +373,10 @@ class LinearizedOperation:
         self.literals: list[Any] = [v for v in operands if v.__class__ is Literal]
         # the index of each of its operands in: tangents, operands and results of the operation,
         # extra residuals, literals
-        start = {"in": len(tangents), "out": len(tangents) + len(forward.inputs)}
-        start["extra"] = start["out"] + n
-        where: dict[Any, int] = {v: i for i, v in enumerate(tangents)}
-        last = start["out"] + len(forward.outputs)
-        where.update({v: last + i for i, v in enumerate(self.literals)})
-        self.places: Any = [start[v[0]] + v[1] if v.__class__ is tuple else where[v] for v in operands]
+        kinds = {"in": len(forward.inputs), "out": n, "extra": len(forward.outputs) - n}
+        own = [(kind, i) for kind, size in kinds.items() for i in range(size)]
+        where: dict[Any, int] = {v: i for i, v in enumerate([*tangents, *own, *self.literals])}
+        self.places: Any = [where[v] for v in operands]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
         made.update({v: ~i for i, v in enumerate(tangents)})  # a tangent passed through
         rest = iter(ends)

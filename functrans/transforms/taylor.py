@@ -40,6 +40,7 @@ from functrans.trace import typeof
 
 Series = Sequence[Any]
 Rule = Callable[..., list[Any]]
+Product = Callable[[Any, Any], Any]
 
 
 # --- algebra of coefficients, where None is zero --------------------------------------------------
@@ -71,11 +72,13 @@ def minus(x: Any, y: Any) -> Any:
     return neg(y) if x is None else sub(x, y)
 
 
-def folded(x: Series, y: Series, k: int, first: int = 0, last: int | None = None) -> Any:
+def folded(
+    x: Series, y: Series, k: int, first: int = 0, last: int | None = None, product: Product = times
+) -> Any:
     """Return the sum over j from `first` to `last` (default k) of x_j * y_{k-j}."""
     total = None
     for j in range(first, k + 1 if last is None else last + 1):
-        total = sum_of(total, times(x[j], y[k - j]))
+        total = sum_of(total, product(x[j], y[k - j]))
     return total
 
 

@@ -7,6 +7,7 @@ their inputs, computed in the current trace: eagerly on concrete arrays, or reco
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -16,23 +17,21 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied
 from functrans.ir.source import equation_source
 from functrans.ir.types import is_key_dtype
 from functrans.primitives.base import LinearInput, sum_of
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import jit
-from functrans.primitives.dependence import apart
-from functrans.trace import Tracer, derive_from, literal, provenance, stage, state, typeof
+from functrans.primitives.dependence import apart, nonlinearity
+from functrans.trace import Tracer, derive_from, evaluate, literal, provenance, stage, state, typeof
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Linear:
     """A linear map, made by `linearize`: equations from tangents to tangents. Residuals are values
     among their operands. It may hold dead equations until it is `pruned`."""
 
-    __slots__ = ("equations", "inputs", "out_types", "outputs")
-
-    def __init__(self, equations: list[Any], inputs: list[Any], outputs: list[Any], types: list[Any]):
-        self.equations: list[Any] = equations
-        self.inputs: list[Any] = inputs
-        self.outputs: list[Any] = outputs  # Var, or None where the tangent is zero
-        self.out_types: list[Any] = types
+    equations: list[Any]
+    inputs: list[Any]
+    outputs: list[Any]  # Var, or None where the tangent is zero
+    out_types: list[Any]
 
     def pruned(self) -> Linear:
         """Return the map without dead equations, so that their residuals can be freed."""
@@ -180,16 +179,15 @@ def _backward_at_once(equations: Sequence[Equation], held: dict[Any, Any]) -> No
         reached = any([v in held or v in coming for v in eqn.outputs])
         if not reached and not eqn.primitive.transposes_zeros(eqn.params):
             continue
-        if not _may_join(eqn):
+        joins = _may_join(eqn)
+        if not joins or len(group) == _TOGETHER:
             _backward_group(group, held)
             group, coming = [], set()
+        if joins:
+            group.append(eqn)
+            coming.update([v for v in eqn.inputs if v.__class__ is Var])
+        else:
             _backward_one(eqn, held)
-            continue
-        group.append(eqn)
-        coming.update([v for v in eqn.inputs if v.__class__ is Var])
-        if len(group) == _TOGETHER:
-            _backward_group(group, held)
-            group, coming = [], set()
     _backward_group(group, held)
 
 
@@ -266,9 +264,8 @@ def _group_program(
     variables."""
     known = [v for e in group for v in e.inputs if _is_residual(v)]
     given = [v for v in number if held.get(v) is not None and not _is_written(held[v])]
-    places: list[int] = []
 
-    def run(*values: Any) -> list[Any]:
+    def run(*values: Any) -> tuple[list[Any], list[int]]:
         residuals = iter(values[: len(known)])
         now = {v: held[v] for v in number if _is_written(held.get(v))}
         now.update(zip(given, values[len(known) :], strict=True))
@@ -276,11 +273,12 @@ def _group_program(
             inputs = [next(residuals) if _is_residual(v) else v for v in e.inputs]
             named = Equation(e.primitive, tuple(inputs), e.outputs, e.params, e.source, e.origin)
             _backward_one(named, now)
-        places.extend([i for v, i in number.items() if now.get(v) is not None])
-        return [now[v] for v in number if now.get(v) is not None]
+        found = [v for v in number if now.get(v) is not None]
+        return [now[v] for v in found], [number[v] for v in found]
 
     types = [typeof(x) for x in (*known, *[held[v] for v in given])]
-    return closed(stage(run, types, "backward")), places
+    program, places = stage_with(run, types, "backward")
+    return closed(program), places
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -296,14 +294,9 @@ def check_linear(equations: Sequence[Equation], tangents: Container[Var] | None 
         moving = [
             i for i, v in enumerate(eqn.inputs) if v.__class__ is Var and (tangents is None or v in tangents)
         ]
-        allowed = primitive.linear_positions(len(eqn.inputs))
-        together = primitive.multilinear and len(moving) > 1
-        if together or any(i not in allowed for i in moving):
-            types = [v.type if v.__class__ is Var else typeof(v) for v in eqn.inputs]
-            shown = ", ".join(map(str, types))
+        if problem := nonlinearity(primitive, eqn.inputs, moving):
             raise errors.NotLinear(
-                f"the function is not linear, so it has no transpose: {primitive.name}({shown}) is "
-                f"not linear in operand {' and '.join(map(str, moving))}{' together' * together}, "
+                f"the function is not linear, so it has no transpose: {problem}, "
                 f"at\n    {equation_source(eqn)}\n"
                 "For the derivative at a point use vjp(f, x)[1], or linearize the function first."
             )
@@ -335,9 +328,11 @@ def _transpose_program(
     if called:
         moved = _first_operands_last(moved, tangents)
 
+    known = Program(known_in, rest, [v for e in rest for v in e.outputs])
+
     def back(*args: Any) -> list[Any]:
-        env = dict(zip(known_in, args[: len(known_in)], strict=True))
-        _run(rest, env)
+        given = args[: len(known_in)]
+        env = dict(zip((*known_in, *known.outputs), (*given, *evaluate(known, given)), strict=True))
         equations = [renamed(e, env) for e in moved]
         cts = iter(args[len(known_in) :])
         out_cts = [next(cts) if a else None for a in ct_active]
@@ -346,10 +341,3 @@ def _transpose_program(
 
     ct_types = [v.type for v, a in zip(program.outputs, ct_active, strict=True) if a]
     return closed(stage(back, [*(v.type for v in known_in), *ct_types], program.name))
-
-
-def _run(equations: Sequence[Equation], env: dict[Any, Any]) -> None:
-    for eqn in equations:
-        derive_from(eqn.source, eqn.origin)
-        outs = eqn.primitive(*[env.get(v, v) for v in eqn.inputs], **eqn.params)
-        env.update(zip(eqn.outputs, outs if eqn.primitive.multiple_results else [outs], strict=True))

@@ -337,7 +337,7 @@ class Call(OneEquation):
             return at_places(back([*residuals, *self.cotangents(cts)]), places, len(active))
 
         found = [materialize(x) for x in rule(primals)]
-        return found[:n], found[n:], Pullback(pull, self.types, self.out_types, self.name)
+        return found[:n], found[n:], Pullback(pull, self.name, self.types, self.out_types)
 
     def batched(self, size: int, in_batched: Flat, args: Flat) -> tuple[Flat, Flat]:
         """Return the vmap rule of a BatchRule."""
@@ -388,6 +388,6 @@ def _custom_lin(eqn: Any, *values: Any) -> Any:
 
     types = tuple(compress(body.types, linear))
     name = eqn.params["bwd"].debug_info.func_name or "custom_lin"
-    rule = {"pullback": Pullback(pull, types, body.out_types, name), "active": (True,) * len(types)}
+    rule = {"pullback": Pullback(pull, name, types, body.out_types), "active": (True,) * len(types)}
     found = bind(custom_lin, body.operands(values), rule)
     return body.results(at_places(found, body.moving, len(body.outputs)))

@@ -6,6 +6,7 @@ once, and equal calls are recognized as equal.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -80,6 +81,10 @@ class Body(OneEquation):
 
     def listing(self) -> str:
         return str(self.closed_alone)
+
+    def __repr__(self) -> str:
+        """In texts of programs. In another process, another equation may have the same name."""
+        return f"{self.name} {hashlib.sha256(self.listing().encode()).hexdigest()[:6]}"
 
     def lowered(self) -> Program | None:
         """Return the program of the function that JAX lowers in place of the equation, if there is one."""

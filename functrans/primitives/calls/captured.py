@@ -1,4 +1,4 @@
-"""Array constants as equations.
+"""Programs that are derived: what is found out besides, and array constants as equations.
 
     constant[values=(1.0, 2.0), shape=(2,), dtype=f32] -> array
 
@@ -8,8 +8,8 @@ use an array; `closed` turns it into an equation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from functrans.ir.source import here, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import Primitive
 from functrans.primitives.random.bits import impl_of, random_wrap, word_type
-from functrans.trace import AnyTracer, literal
+from functrans.trace import AnyTracer, literal, stage
 
 WRITTEN_OUT = 64  # elements
 
@@ -64,9 +64,6 @@ class Constant(Primitive):
         keys = is_key_dtype(params["dtype"])
         return ctx.constant(np.asarray(jax.random.key_data(array)) if keys else array)
 
-    def batch(self, t: Any, args: Sequence[Any], dims: Any, /, **params: Any) -> Any:
-        return self(**params), None
-
 
 constant: Constant = Constant()
 
@@ -76,6 +73,23 @@ def zeros(t: ArrayType) -> Any:
     if not is_key_dtype(t.dtype):
         return literal(0, t)
     return random_wrap(literal(0, word_type(t)), impl=impl_of(t.dtype))
+
+
+R = TypeVar("R")
+
+
+def stage_with(
+    function: Callable[..., tuple[Sequence[Any], R]], types: Sequence[ArrayType], name: str = ""
+) -> tuple[Program, R]:
+    """`stage` a function that returns its results and something else; return that too."""
+    found: list[R] = []
+
+    def flat(*values: Any) -> Sequence[Any]:
+        outs, more = function(*values)
+        found.append(more)
+        return outs
+
+    return stage(flat, types, name), found[0]
 
 
 def closed(program: Program) -> Program:

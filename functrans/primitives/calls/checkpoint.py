@@ -154,10 +154,6 @@ name: Name = Name()
 # --- policies -------------------------------------------------------------------------------------
 
 
-def _dots(primitive: Any, *types: Any, **params: Any) -> bool:
-    return primitive.name in ("dot_general", "conv_general_dilated", "convolution")
-
-
 def _dots_without_batch(primitive: Any, *types: Any, **params: Any) -> bool:
     if primitive.name != "dot_general":
         return False
@@ -168,7 +164,7 @@ def _dots_without_batch(primitive: Any, *types: Any, **params: Any) -> bool:
 POLICIES: dict[str, Callable[..., Callable[..., bool]]] = {
     "everything_saveable": lambda: lambda *_, **__: True,
     "nothing_saveable": lambda: lambda *_, **__: False,
-    "dots_saveable": lambda: _dots,
+    "dots_saveable": lambda: lambda p, *_, **__: p.name in ("dot_general", "conv_general_dilated"),
     "dots_with_no_batch_dims_saveable": lambda: _dots_without_batch,
     "save_any_names_but_these": lambda *names: (
         lambda p, *_, **params: p.name == "name" and params["name"] not in names

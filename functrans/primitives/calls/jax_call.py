@@ -10,7 +10,7 @@ origin. Operations in it without a counterpart become such calls again. A body h
     moving                   the positions of its inexact results
     fun, compiled            a JAX function of its operands; the same, for concrete arrays
     calls, axes, mesh        its effects and Python calls; the mapped axes it names; its devices
-    listing()                JAX's text of it
+    listing(), repr          JAX's text of it; its name, and a digest of that text
     lowered()                the program of the function that JAX lowers in its place, or None
     parts()                  the programs of ours that a `shard_map` runs on each device
     whole()                  for tools: the program of whole arrays that a `shard_map` computes, or None
@@ -19,23 +19,17 @@ origin. Operations in it without a counterpart become such calls again. A body h
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 from collections.abc import Container, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
 from functrans.ir.program import Equation, Literal, Origin
+from functrans.ir.text import object_shown, show_object
 from functrans.ir.types import ArrayType, is_key_dtype, same_types
 from functrans.primitives.base import HigherOrderPrimitive, LinearInput, Params, Values, is_zero
 from functrans.primitives.calls.callback import Calls, on_host
 from functrans.trace import bind_in, derive_from, derived_here, state
-
-_NUMBERS = itertools.count(1)
-_BODIES: WeakValueDictionary[int, Any] = WeakValueDictionary()
-_WRITTEN: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class JaxCall(HigherOrderPrimitive):
@@ -127,21 +121,12 @@ class JaxCall(HigherOrderPrimitive):
     # --- text
 
     def short_params(self, params: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return name, number, and a digest of JAX's text: another process may use the same number
-        for another equation."""
         rest = dict(params)
-        body = rest.pop("body")
-        if body not in _WRITTEN:
-            digest = hashlib.sha256(body.listing().encode()).hexdigest()[:6]
-            number = next(_NUMBERS)
-            _BODIES[number] = body
-            _WRITTEN[body] = f"{body.name} {number}-{digest}"
-        return _WRITTEN[body], rest
+        return show_object(rest.pop("body"))[1:-1], rest
 
     def read_params(self, short: str) -> dict[str, Any]:
-        number = short.rpartition(" ")[2].partition("-")[0]
-        body = _BODIES.get(int(number)) if number.isdigit() else None
-        if body is None or _WRITTEN[body] != short:
+        body = object_shown(f"<{short}>")
+        if body is None:
             raise ValueError(
                 f"{short!r} is unknown here: it stands for an equation of JAX's, which text cannot "
                 "hold: it can be read back only in the process that wrote it, while that program "

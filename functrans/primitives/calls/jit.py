@@ -32,19 +32,10 @@ from functrans.primitives.base import (
     axes_inside,
     own_cost,
 )
+from functrans.primitives.calls.captured import stage_with
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
 from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, spread, take
-from functrans.trace import (
-    ARRAYS,
-    Recording,
-    Tracer,
-    derived_here,
-    evaluate,
-    stage,
-    staging_trace,
-    state,
-    typeof,
-)
+from functrans.trace import ARRAYS, Recording, Tracer, derived_here, evaluate, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 
 
@@ -146,23 +137,15 @@ def speaks_of_others_axes(program: Program) -> bool:
     return not axes_inside(program) <= given
 
 
-class OneKernel(Jit):
-    """Run `program`, on a CPU as one kernel. passes/kernels.py inserts it at lowering."""
+class Emitted(Jit):
+    """Run `program`, emitted by a method of the lowering. passes/kernels.py inserts such calls."""
 
-    name = "one_kernel"
-
-    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return ctx.kernel(program, operands)
-
-
-class Outlined(Jit):
-    """Run `program` as a function that XLA:CPU does not inline, so that its operations are not fused
-    with those outside. passes/kernels.py inserts it into kernels."""
-
-    name = "outlined"
+    def __init__(self, name: str, emit: str):
+        super().__init__(name)
+        self.emit: str = emit
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return ctx.call_outlined(program, operands)
+        return getattr(ctx, self.emit)(program, operands)
 
 
 class Expanded(HigherOrderPrimitive):
@@ -199,8 +182,9 @@ class Expanded(HigherOrderPrimitive):
 
 
 jit: Jit = Jit()
-one_kernel: OneKernel = OneKernel()
-outlined: Outlined = Outlined()
+one_kernel: Emitted = Emitted("one_kernel", "kernel")  # on a CPU
+# a function that XLA:CPU does not inline, so that its operations are not fused with those outside
+outlined: Emitted = Emitted("outlined", "call_outlined")
 
 
 # --- library functions that run as one operation when eager ---------------------------------------
@@ -328,20 +312,17 @@ def _recorded(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], arrays: list[Any]
 ) -> tuple[Program, tuple[Any, ...], Any]:
     """Return a call's program, its captured values, the tree of its result (None: an array)."""
-    out_tree = None
 
-    def flat(*values: Any) -> list[Any]:
-        nonlocal out_tree
+    def flat(*values: Any) -> tuple[list[Any], Any]:
         rest = iter(values)
         given = [next(rest) if isinstance(x, _ARRAYS) else x for x in (*args, *kwargs.values())]
         out = function(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         if isinstance(out, _ARRAYS):
-            return [out]
-        outs, out_tree = tree.flatten(out)
-        return outs
+            return [out], None
+        return tree.flatten(out)
 
     with jax.ensure_compile_time_eval():  # it is cached: constants must not be JAX's tracers
-        program = stage(flat, [typeof(x) for x in arrays], function.__name__)
+        program, out_tree = stage_with(flat, [typeof(x) for x in arrays], function.__name__)
     return (*hoist_constants(program), out_tree)
 
 

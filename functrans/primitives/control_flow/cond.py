@@ -8,8 +8,9 @@ of the same types. They have no constants: values that they close over are opera
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -127,13 +128,14 @@ class Cond(HigherOrderPrimitive):
             programs = tuple([t.program(b, tuple(dims[1:]), batched)[0] for b in branches])
             outs = self(index, *operands, branches=programs)
             return outs, [0 if b else None for b in batched]
+        if len(branches) == 1:
+            return jit.batch(t, operands, dims[1:], program=branches[0])
         every = [True] * len(branches[0].outputs)
         index = clamp(literal(0, typeof(index)), index, literal(len(branches) - 1, typeof(index)))
         # Each branch runs for all examples. Its results for the examples of other branches, such as
         # infinite derivatives, must not reach the operands.
-        alone = len(branches) == 1
         placed = [
-            t.at(x, d, 0) if is_inexact(typeof(x).dtype) and not alone else t.move(x, d, 0)
+            t.at(x, d, 0) if is_inexact(typeof(x).dtype) else t.move(x, d, 0)
             for x, d in zip(operands, dims[1:], strict=True)
         ]
         front = [
@@ -143,7 +145,7 @@ class Cond(HigherOrderPrimitive):
         results = []
         for i, branch in enumerate(branches):
             own = eq(index, literal(i, typeof(index)))
-            given = placed if alone else [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
+            given = [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
             results.append(jit(*given, program=t.program(branch, tuple(front), every)[0]))
         outs = [choose(index, cases) for cases in zip(*results, strict=True)]
         return outs, [0] * len(outs)
@@ -174,8 +176,6 @@ cond: Cond = Cond()
 
 def choose(index: Any, cases: Sequence[Any]) -> Any:
     """Select, per example (axis 0), the case given by a vector of indices or booleans."""
-    if len(cases) == 1:
-        return cases[0]
     return select_n(broadcast_in_dim(index, shape=typeof(cases[0]).shape, dimensions=(0,)), *cases)
 
 
@@ -227,44 +227,33 @@ def _joined(
     """Return forward and linear parts of the branches that share one list of residuals. Residuals
     of the same type in different branches share a slot; a branch without one returns zeros."""
     n = len(branches[0].outputs)
-    slots: list[ArrayType] = []
-    forward, placed = [], []
-    for part in parts:
-        free = list(range(len(slots)))
-        mine = []  # the slots of this branch's extra residuals
-        for t in part.forward.out_types[n:]:
-            slot = next((i for i in free if slots[i] is t), len(slots))
-            if slot == len(slots):
-                slots.append(t)
-            else:
-                free.remove(slot)
-            mine.append(slot)
-        placed.append(mine)
-    for part, mine in zip(parts, placed, strict=True):
-        extras: list[Any] = [None] * len(slots)
-        for slot, v in zip(mine, part.forward.outputs[n:], strict=True):
-            extras[slot] = v
-        none = [t for t, v in zip(slots, extras, strict=True) if v is None]
-        zero = stage(lambda none=none: [zeros(t) for t in none], [])
-        rest = iter(zero.outputs)
-        extras = [next(rest) if v is None else v for v in extras]
-        forward.append(
-            part.forward.replace(
-                equations=[*part.forward.equations, *zero.equations],
-                outputs=(*part.forward.outputs[:n], *extras),
-            )
-        )
+    own = [_slots(part.forward.out_types[n:]) for part in parts]
+    slots = list(dict.fromkeys(chain.from_iterable(own)))
     met = [p for part in parts for p in part.residuals if p[0] != "extra"]
-    shared = list(dict.fromkeys(met))
-    places = [*shared, *[("extra", i) for i in range(len(slots))]]
-    types = {"in": branches[0].in_types, "out": branches[0].out_types, "extra": slots}
+    places = [*dict.fromkeys(met), *[("extra", i) for i in range(len(slots))]]
+    types = {"in": branches[0].in_types, "out": branches[0].out_types, "extra": [t for t, _ in slots]}
     in_types = [types[kind][i] for kind, i in places]
-    at = {p: i for i, p in enumerate(places)}
-    linear = []
-    for part, mine in zip(parts, placed, strict=True):
-        takes = [at[("extra", mine[p[1]]) if p[0] == "extra" else p] for p in part.residuals]
-        linear.append(_retaking(part.linear, takes, in_types))
+    forward, linear = [], []
+    for part, mine in zip(parts, own, strict=True):
+        program = part.forward
+        missing = [slot for slot in slots if slot not in mine]
+        zero = stage(lambda missing=missing: [zeros(t) for t, _ in missing], [])
+        extras = dict(zip((*mine, *missing), (*program.outputs[n:], *zero.outputs), strict=True))
+        outputs = (*program.outputs[:n], *[extras[slot] for slot in slots])
+        forward.append(program.replace(equations=[*program.equations, *zero.equations], outputs=outputs))
+        at = [("extra", slots.index(mine[i])) if kind == "extra" else (kind, i) for kind, i in part.residuals]
+        linear.append(_retaking(part.linear, [places.index(p) for p in at], in_types))
     return tuple(forward), tuple(linear), places
+
+
+def _slots(types: Sequence[ArrayType]) -> list[tuple[ArrayType, int]]:
+    """Return the slots of a branch's extra residuals: of each type, those numbered from 0."""
+    seen = Counter[ArrayType]()
+    made = []
+    for t in types:
+        made.append((t, seen[t]))
+        seen[t] += 1
+    return made
 
 
 def _retaking(linear: Program, takes: Sequence[int], types: Sequence[ArrayType]) -> Program:

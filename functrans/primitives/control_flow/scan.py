@@ -34,9 +34,9 @@ from functrans.primitives.control_flow.loop_layout import (
 )
 from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.dependence import (
-    apart,
     depending,
     fewest,
+    or_zeros,
     reached_outputs,
     reading,
     restricted,
@@ -47,7 +47,7 @@ from functrans.primitives.dependence import (
     transposes_zeros,
 )
 from functrans.primitives.random.bits import word_type
-from functrans.trace import evaluate, literal, stage, typeof
+from functrans.trace import evaluate, literal, stage
 
 
 class Scan(HigherOrderPrimitive):
@@ -137,13 +137,11 @@ class Scan(HigherOrderPrimitive):
             return found.results(ys, layout), found.results(moving, layout)
         if t.linear is None:
             return t.along(self, primals, tangents, params)
-        _, patterns, after = settled(t, program, [(dx is not None,) for dx in tangents], layout)
+        series = [(dx,) for dx in tangents]
+        _, patterns, after = settled(t, program, [*map(pattern_of, series)], layout)
         active = tuple([a for (a,) in patterns])
         needed = (*layout.operands(active)[1], *[False] * (len(program.outputs) - layout.carry))
-        moved = [
-            literal(0, typeof(x)) if dx is None and a else dx
-            for x, dx, a in zip(primals, tangents, active, strict=True)
-        ]
+        moved = [dx for (dx,) in with_zeros(primals, series, patterns)]
         outs, moving = self._linearize(t, primals, moved, active, needed, params)
         return outs, spread(moving, [a for (a,) in after])
 
@@ -182,9 +180,9 @@ class Scan(HigherOrderPrimitive):
         held = [(v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
-        names = iter(linear.inputs[len(kinds) :])
-        tangents = [(next(names), dx) if a else None for a, dx in zip(active, given, strict=True)]
-        moving = [[pair for pair in group if pair is not None] for group in layout.operands(tangents)]
+        names = spread(linear.inputs[len(kinds) :], active)
+        pairs = layout.operands([*zip(names, given, strict=True)])
+        moving = [[(v, dx) for v, dx in group if v is not None] for group in pairs]
         if not linear.outputs:
             return outs, []
         order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
@@ -213,11 +211,7 @@ class Scan(HigherOrderPrimitive):
         fixed = [x for x, lin in zip(consts, of_consts, strict=True) if not lin]
         read = [x for x, lin in zip(arrays, of_arrays, strict=True) if not lin]
         inputs, state, _ = layout.operands(program.inputs)
-        start = [
-            literal(0, v.type) if c is None else c
-            for v, c, lin in zip(state, ends, of_carry, strict=True)
-            if lin
-        ]
+        start = list(compress(or_zeros(ends, [v.type for v in state]), of_carry))
         sums = [literal(0, v.type) for v, lin in zip(inputs, of_consts, strict=True) if lin]
         counts = len(fixed), len(counters) + len(read), len(start), len(sums)
         found = self(
@@ -240,45 +234,37 @@ class Scan(HigherOrderPrimitive):
     def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
         program, layout = params["program"], LoopLayout.of(params)
-        places = layout.operands(range(len(args)))
-        mine = [i for i, at in enumerate(places[1]) if not linear[at]]
-        if not mine:
+        mine = [not lin for lin in layout.operands(linear)[1]]
+        if not any(mine):
             return []
-        state = [places[1][i] for i in mine]
-        outs = [program.outputs[i] for i in mine] + [program.inputs[i] for i in state]
-        still = apart(program.equations, compress(program.inputs, linear))[0]
-        equations = prune(still, outs)
-        read = {v for e in equations for v in e.inputs if v.__class__ is Var} | set(outs)
-        kept, arrays = ([i for i in at if program.inputs[i] in read] for at in places[::2])
-        order = [*kept, *state, *arrays]
-        alone = Program([program.inputs[i] for i in order], equations, outs, name=program.name)
-        sizes = {"program": alone, "consts": len(kept), "carry": len(mine)}
-        return self(*[args[i] for i in order], **{**params, **sizes})[len(mine) :]
+        wanted = [*mine, *[False] * (len(program.outputs) - layout.carry)]
+        consts, _, arrays = layout.operands(reading(program, wanted))
+        read, n, k = [*consts, *mine, *arrays], sum(consts), sum(mine)
+        step = restricted(program, read, wanted)
+        step = step.replace(outputs=[*step.outputs, *step.inputs[n : n + k]])
+        return self(*compress(args, read), **{**params, "program": step, "consts": n, "carry": k})[k:]
 
     # --- batching
 
     def batch(
         self, t: Any, args: Any, dims: Any, *, program: Program, consts: int, carry: int, **rest: Any
     ) -> Any:
-        fixed = consts + carry
-        inner = [*dims[:fixed], *[None if d is None else max(d - 1, 0) for d in dims[fixed:]]]
-        arrays = [t.move(x, 0, 1) if d == 0 else x for x, d in zip(args[fixed:], dims[fixed:], strict=True)]
+        layout = LoopLayout(consts, carry)
+        of_consts, of_carry, of_arrays = layout.operands(dims)
+        fixed, state, arrays = layout.operands(args)
+        arrays = [t.move(x, 0, 1) if d == 0 else x for x, d in zip(arrays, of_arrays, strict=True)]
+        inner = [None if d is None else max(d - 1, 0) for d in of_arrays]
+        batched = [d is not None for d in of_carry]
         while True:  # until the set of batched carries is stable
-            for i in range(consts, fixed):
-                inner[i] = None if inner[i] is None else 0
-            batched = [d is not None for d in inner[consts:fixed]]
-            forced = (*batched, *[False] * (len(program.outputs) - carry))
-            made, out_dims = t.program(program, tuple(inner), forced)
-            if [d is not None for d in out_dims[:carry]] == batched:
+            front = [0 if b else None for b in batched]
+            made, out_dims = t.program(program, (*of_consts, *front, *inner), batched)
+            ends, written = layout.results(out_dims)
+            if [d is not None for d in ends] == batched:
                 break
-            for i, d in enumerate(out_dims[:carry]):
-                inner[consts + i] = inner[consts + i] if d is None else 0
-        state = [
-            t.at(x, d, 0) if b else x
-            for x, d, b in zip(args[consts:fixed], dims[consts:fixed], batched, strict=True)
-        ]
-        outs = self(*args[:consts], *state, *arrays, program=made, consts=consts, carry=carry, **rest)
-        return outs, [*out_dims[:carry], *[None if d is None else d + 1 for d in out_dims[carry:]]]
+            batched = [d is not None for d in ends]
+        state = [t.at(x, d, 0) if b else x for x, d, b in zip(state, of_carry, batched, strict=True)]
+        outs = self(*fixed, *state, *arrays, program=made, consts=consts, carry=carry, **rest)
+        return outs, [*ends, *[None if d is None else d + 1 for d in written]]
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         if self.has_effects(params):

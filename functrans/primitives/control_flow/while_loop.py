@@ -17,7 +17,7 @@ import numpy as np
 
 from functrans import errors
 from functrans.caching import memo, memo_as
-from functrans.ir.program import Equation, Program, Var, prune
+from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
@@ -38,7 +38,7 @@ from functrans.primitives.control_flow.loop_layout import (
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
 from functrans.primitives.dependence import (
-    apart,
+    or_zeros,
     reached_outputs,
     reading,
     restricted,
@@ -164,7 +164,6 @@ class While(HigherOrderPrimitive):
         first, consts, state = while_operands(args, params)
         n, m = len(first), len(consts)
         linear, tested = self.moved(params, given)
-        moving = linear[m:]
         if tested:
             raise errors.NotLinear(
                 "the function is not linear, so it has no transpose: the condition of a while loop "
@@ -172,12 +171,12 @@ class While(HigherOrderPrimitive):
                 "Use lax.custom_linear_solve for a linear equation that is solved by iteration, or a "
                 "loop with a static number of steps."
             )
-        value, push = memo(params["body"], _in_two, tuple(linear), m)
-        still = [x for x, lin in zip(state, moving, strict=True) if not lin]
-        fixed = [x for x, lin in zip(consts, linear, strict=False) if not lin]
+        known = [not lin for lin in linear]
+        value = restricted(params["body"], known, known[m:])
+        push = memo(params["body"], _linear_part, tuple(linear), m)
+        fixed, still = [*compress(consts, known)], [*compress(state, known[m:])]
         inputs = params["cond"].inputs
-        read = [v for v, lin in zip(inputs[n:], moving, strict=True) if not lin]
-        test = params["cond"].replace(inputs=[*inputs[:n], *read])
+        test = params["cond"].replace(inputs=[*inputs[:n], *compress(inputs[n:], known[m:])])
         count = loop(
             lambda i, *xs: evaluate(test, [*first, *xs])[0],
             lambda i, *xs: [add(i, 1), *evaluate(value, [*fixed, *xs])],
@@ -185,7 +184,7 @@ class While(HigherOrderPrimitive):
         )[0]
         back = tangent_loop.transpose_with(
             t,
-            [*compress(ct, moving)],
+            [*compress(ct, linear[m:])],
             [count, *fixed, *still, *compress(args[n:], linear)],
             {"body": value, "push": push, "consts": len(fixed), "moving": sum(linear[:m])},
         )
@@ -206,12 +205,9 @@ class While(HigherOrderPrimitive):
         batched = [d is not None for d in dims[m:]]
         while True:  # until the set of batched carries is stable
             inner = [0 if b else None for b in batched]
-            made, _ = t.program(body, (*dims[n:m], *inner), batched)
-            test, test_dims = t.program(cond, (*dims[:n], *inner), ())
-            own = t.program(body, (*dims[n:m], *inner))[1]
-            after = [
-                b or d is not None or test_dims[0] is not None for b, d in zip(batched, own, strict=True)
-            ]
+            made, own = t.program(body, (*dims[n:m], *inner), batched)
+            test, test_dims = t.program(cond, (*dims[:n], *inner))
+            after = [d is not None or test_dims[0] is not None for d in own]
             if after == batched:
                 break
             batched = after
@@ -295,17 +291,12 @@ class While(HigherOrderPrimitive):
 while_loop: While = While("while")
 
 
-def _in_two(body: Program, linear: tuple[bool, ...], m: int) -> tuple[Program, Program]:
-    """Split the body into its non-linear part, (consts, carry) -> carry, and its linear part,
-    (non-linear consts and carry, linear consts, linear carry) -> linear carry."""
+def _linear_part(body: Program, linear: tuple[bool, ...], m: int) -> Program:
+    """Return the step of the linear part of the carry: (non-linear consts and carry, linear consts,
+    linear carry) -> linear carry."""
     known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
-    moved = [v for v, lin in zip(body.inputs, linear, strict=True) if lin]
-    still = apart(body.equations, moved)[0]
-    parts = []
-    for inputs, equations, side in ((known, still, False), ([*known, *moved], body.equations, True)):
-        outs = [v for v, lin in zip(body.outputs, linear[m:], strict=True) if lin is side]
-        parts.append(Program(inputs, prune(equations, outs), outs, name=body.name))
-    return parts[0], parts[1]
+    part = restricted(body, [True] * len(linear), linear[m:])
+    return part.replace(inputs=[*known, *compress(body.inputs, linear)])
 
 
 def _unrolled(t: Any, primals: Values, tangents: Values, params: Params) -> tuple[list[Any], list[Any]]:
@@ -414,7 +405,7 @@ class TangentLoop(Expanded):
         n = len(body.inputs)
         linear = (*[False] * n, *[True] * (len(push.inputs) - n))
         pull = t.program(push, linear, (True,) * len(push.outputs))
-        cts = [literal(0, v.type) if c is None else c for v, c in zip(push.outputs, ct, strict=True)]
+        cts = or_zeros(ct, push.out_types)
         found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
         given = [isinstance(x, LinearInput) for x in args[1 + n :]]
         return [*[None] * (1 + n), *[c if was else None for c, was in zip(found, given, strict=True)]]

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 from functrans import errors, runtime
@@ -26,10 +28,10 @@ from functrans.ir.program import Equation, Origin, Program, Var, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
-from functrans.primitives.calls.captured import closed
+from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.calls.jit import Expanded, Jit, jit
 from functrans.primitives.custom.tracing import Pullback, check_not_moving, staged_call
-from functrans.primitives.dependence import spread
+from functrans.primitives.dependence import or_zeros, spread
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.shape.moving import broadcast_to_axis
 from functrans.trace import (
@@ -41,7 +43,6 @@ from functrans.trace import (
     derived_here,
     evaluate,
     literal,
-    stage,
     state,
     typeof,
 )
@@ -238,14 +239,11 @@ def forwards(pullback: Pullback, types: tuple[ArrayType, ...], active: tuple[boo
             f"forward mode through the custom_vjp function {pullback.name} transposes its bwd "
             f"rule, but that is not linear in the cotangent: {error}"
         ) from None
-    used = [f for a, f in zip(active, found, strict=True) if a]
-
-    def flat(*values: Any) -> list[Any]:
-        moving = [x for x, f in zip(values[n:], used, strict=True) if f]
-        return evaluate(pushed, [*captured, *values[:n], *moving])
-
-    moving = [t for t, a in zip(pullback.in_types, active, strict=True) if a]
-    return closed(stage(flat, [*types, *moving], pullback.name))
+    k, rest = len(captured), iter(pushed.inputs[len(captured) + n :])
+    moving = compress(zip(pullback.in_types, found, strict=True), active)
+    tangents = [next(rest) if used else Var(t) for t, used in moving]
+    inputs, constants = [*pushed.inputs[k : k + n], *tangents], pushed.inputs[:k]
+    return closed(pushed.replace(inputs=inputs, constants=constants, values=captured, name=pullback.name))
 
 
 def is_differentiated(trace: Any) -> bool:
@@ -275,21 +273,14 @@ custom_lin: CustomLin = CustomLin()
 # not support, differentiates the function itself.
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class BatchRule:
     """A `def_vmap` rule as a function of flat lists. Of a derivative, `active` says which primals have
     a tangent among the operands."""
 
-    __slots__ = ("__weakref__", "active", "function", "name")
-
-    def __init__(
-        self,
-        function: Callable[[int, Values, Values], tuple[Values, Values]],
-        name: str,
-        active: Sequence[bool] = (),
-    ):
-        self.function: Callable[[int, Values, Values], tuple[Values, Values]] = function
-        self.name: str = name
-        self.active: Sequence[bool] = active
+    function: Callable[[int, Values, Values], tuple[Values, Values]]
+    name: str
+    active: Sequence[bool] = ()
 
     def unpaired(self, batched: Sequence[bool]) -> bool:
         """Return whether of each batched primal and its tangent only one is batched."""
@@ -323,12 +314,8 @@ class BatchRule:
                 return outs
 
             outs, found = t.run_dual(call, primals, tangents)
-            moved = [
-                literal(0, typeof(y)) if dy is None else dy
-                for y, dy, a in zip(outs, found, out_active, strict=True)
-                if a
-            ]
-            return [*outs, *moved], [*mask, *[b for b, a in zip(mask, out_active, strict=True) if a]]
+            moved = or_zeros(compress(found, out_active), map(typeof, compress(outs, out_active)))
+            return [*outs, *moved], [*mask, *compress(mask, out_active)]
 
         return BatchRule(function, self.name, active)
 
@@ -340,12 +327,10 @@ class CustomVmap(RuleCall):
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         program, n = params["program"], params.get("n_consts", 0)
-        if t.linear is not None:
-            return jit.differentiate(t, primals, tangents, {"program": program})
         active = tuple([dx is not None for dx in tangents])
-        both, out_active = t.jvp(program, active)
-        if any(active[:n]):  # the rule does not handle captured values
+        if t.linear is not None or any(active[:n]):  # the rule does not handle captured values
             return jit.differentiate(t, primals, tangents, {"program": program})
+        both, out_active = t.jvp(program, active)
         rule = params["rule"].jvp(t, active[n:], out_active)
         given = [dx for dx in tangents if dx is not None]
         results = self(*primals, *given, program=both, rule=rule, n_consts=n)
@@ -362,14 +347,8 @@ class CustomVmap(RuleCall):
         given = [d is not None for d in dims[n:]]
         if rule.unpaired(given):  # as in JAX, the rule sees operands without a batch axis
             types = [typeof(x).without_axis(d) for x, d in zip(args[n:], dims[n:], strict=True)]
-            mask: list[bool] = []
-
-            def one(*values: Any) -> Values:
-                outs, batched = rule.function(t.size, (False,) * len(values), values)
-                mask.extend(batched)
-                return outs
-
-            program = stage(one, types, rule.name)
+            fixed = (False,) * len(types)
+            program, mask = stage_with(lambda *xs: rule.function(t.size, fixed, xs), types, rule.name)
             if not any(mask):
                 return t.run(program, args[n:], dims[n:])
         moved = [t.move(x, d, 0) for x, d in zip(args[n:], dims[n:], strict=True)]

@@ -11,8 +11,9 @@ from functrans.ir.source import describe
 from functrans.primitives.base import LinearInput, Params, Values, sum_of
 from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.custom.tracing import standing
+from functrans.primitives.dependence import or_zeros
 from functrans.primitives.elementwise.families import neg
-from functrans.trace import derived_here, evaluate, literal, materialize
+from functrans.trace import derived_here, evaluate, materialize
 
 #
 #     custom_linear_solve[matvec, vecmat, solve, transpose_solve, consts=n]
@@ -50,11 +51,15 @@ class LinearSolve(Expanded):
         fixed, b = primals[:n], primals[n:]
         outs = t.bind_primal(self, primals, params)
         x = outs[: len(b)]
-        moved = tangents_of(t, params["matvec"], [*fixed, *x], [*tangents[:n], *[None] * len(x)])  # dA x
+        moved = [None] * len(b)  # dA x
+        if any(dx is not None for dx in tangents[:n]):
+            with standing(t):
+                ys = evaluate(params["matvec"], [*map(t.pair, fixed, tangents[:n]), *x])
+            moved = [t.parts(y)[1] for y in ys]
         rhs = [sum_of(db, None if y is None else neg(y)) for db, y in zip(tangents[n:], moved, strict=True)]
         if all(y is None for y in rhs):
             return outs, [None] * len(outs)
-        dx = self(*fixed, *with_zeros(rhs, params["matvec"].out_types), **params)
+        dx = self(*fixed, *or_zeros(rhs, params["matvec"].out_types), **params)
         return outs, [*dx[: len(b)], *[None] * (len(outs) - len(b))]
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
@@ -75,7 +80,7 @@ class LinearSolve(Expanded):
             )
         found = self(
             *args[:n],
-            *with_zeros(ct[:k], params["matvec"].in_types[n:]),
+            *or_zeros(ct[:k], params["matvec"].in_types[n:]),
             matvec=params["vecmat"],
             vecmat=params["matvec"],
             solve=params["transpose_solve"],
@@ -94,17 +99,3 @@ class LinearSolve(Expanded):
 
 
 linear_solve: LinearSolve = LinearSolve()
-
-
-def tangents_of(t: Any, program: Program, primals: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-    """Return the tangents of a program's results under the running jvp or linearize."""
-    if all(dx is None for dx in tangents):
-        return [None] * len(program.outputs)
-    with standing(t):
-        outs = evaluate(program, [t.pair(x, dx) for x, dx in zip(primals, tangents, strict=True)])
-    return [t.parts(y)[1] for y in outs]
-
-
-def with_zeros(tangents: Sequence[Any], types: Sequence[Any]) -> list[Any]:
-    """Replace None by zeros of the given types."""
-    return [literal(0, t) if x is None else x for x, t in zip(tangents, types, strict=True)]

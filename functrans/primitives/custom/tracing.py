@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -24,7 +25,8 @@ from functrans.caching import Derivable
 from functrans.ir.program import Equation, Origin, Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.primitives.dependence import spread
+from functrans.primitives.calls.captured import stage_with
+from functrans.primitives.dependence import nonlinearity, or_zeros, spread
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.trace import (
@@ -44,6 +46,7 @@ from functrans.trace import (
 Flat = Sequence[Any]
 Active = tuple[bool, ...]
 Dims = Sequence[int | None]
+Types = tuple[ArrayType, ...]
 
 
 @contextmanager
@@ -103,7 +106,12 @@ class RuleTrace(Trace):
             return primitive.run_eagerly(args, params)
         if primitive.holds_programs and not primitive.linear_positions(len(args)):
             return self._bind_programs(primitive, args, params)
-        self._check_linear(primitive, args, moving)
+        if problem := nonlinearity(primitive, args, moving):
+            raise errors.NotLinear(
+                f"the jvp rule of {self.name} is not linear in the tangents: {problem}, {here()}\n"
+                "Reverse mode transposes the rule. Its tangent output must be a sum of products of "
+                "tangents and functions of the primals."
+            )
         refs = [x.ref if self.own(x) else x for x in args]
         outs = bind_in(self.linear, primitive, refs, params)
         return [self.tangent(y) for y in outs] if primitive.multiple_results else self.tangent(outs)
@@ -121,60 +129,51 @@ class RuleTrace(Trace):
         outs = bind_in(inner, primitive, duals, params)
         return [self.tangent(y.tangent) if getattr(y, "owner", None) is inner else y for y in outs]
 
-    def _check_linear(self, primitive: Any, args: Flat, moving: Sequence[int]) -> None:
-        allowed = primitive.linear_positions(len(args))
-        together = primitive.multilinear and len(moving) > 1
-        if together or any(i not in allowed for i in moving):
-            shown = ", ".join([str(typeof(x)) for x in args])
-            raise errors.NotLinear(
-                f"the jvp rule of {self.name} is not linear in the tangents: "
-                f"{primitive.name}({shown}) is not linear in operand "
-                f"{' and '.join(map(str, moving))}{' together' * together}, {here()}\n"
-                "Reverse mode transposes the rule. Its tangent output must be a sum of products of "
-                "tangents and functions of the primals."
-            )
 
-
+@dataclass(eq=False, repr=False)
 class Staged(Derivable):
     """Base class of rules of two flat lists, of which the second holds tangents or cotangents."""
 
-    __slots__ = ("function", "name")
+    function: Callable[[Flat, Flat], Any]
+    name: str
 
-    def __init__(self, function: Callable[[Flat, Flat], Any], name: str):
-        self.function: Callable[[Flat, Flat], Any] = function
-        self.name: str = name
+    def __post_init__(self) -> None:
         self._derived = None
 
     def results(self, known: Flat, moving: Flat) -> tuple[Flat, Flat]:
         """Return the results that are always there, and tangents or cotangents."""
         return self.function(known, moving)
 
-    def staged(
-        self, types: tuple[ArrayType, ...], moving: Sequence[ArrayType], active: Active
-    ) -> tuple[Program, Active]:
+    def staged(self, types: Types, moving: Types, active: Active) -> tuple[Program, Active]:
         """Return the rule as a program of the values that are not None, and which tangents or
         cotangents of its results are not None."""
-        out_active: Active = ()
 
-        def flat(*values: Any) -> Flat:
-            nonlocal out_active
+        def flat(*values: Any) -> tuple[Flat, Active]:
             outs, found = self.results(values[: len(types)], spread(values[len(types) :], active))
-            out_active = tuple([x is not None for x in found])
-            return [*outs, *[x for x in found if x is not None]]
+            return [*outs, *[x for x in found if x is not None]], tuple([x is not None for x in found])
 
         key = (stage, types, active, state.axes)
         known = self.known(key)
         if known is None:
-            given = [t for t, a in zip(moving, active, strict=True) if a]
-            made = stage(flat, [*types, *given], self.name), out_active
+            made = stage_with(flat, [*types, *compress(moving, active)], self.name)
             known = made if any(isinstance(x, AnyTracer) for x in made[0].values) else self.keep(key, made)
         return known
+
+    def mapped(
+        self, t: Any, types: tuple[Types, Types], values: tuple[Flat, Flat], dims: tuple[Dims, Dims]
+    ) -> tuple[Flat, Active]:
+        """Return the rule's results for batched operands, with the batch axis at 0, and which tangents or
+        cotangents are not None. Types, values and dims are those of both lists."""
+        active = tuple([x is not None for x in values[1]])
+        with naming(t.axis_name, t.size):
+            program, out_active = self.staged(*types, active)
+        args, axes = ([*known, *compress(moving, active)] for known, moving in (values, dims))
+        outs, found = t.run(program, args, axes)
+        return [t.at(y, d, 0) for y, d in zip(outs, found, strict=True)], out_active
 
 
 class JvpRule(Staged):
     """A `defjvp` rule as a function of flat lists."""
-
-    __slots__ = ()
 
     def __repr__(self) -> str:
         return f"jvp rule of {self.name}"
@@ -207,9 +206,7 @@ class JvpRule(Staged):
 
         def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
             check_not_moving(tangents[:k], self.name)
-            pairs = zip(types, tangents[k:], strict=True)
-            moving = [literal(0, t) if dx is None else dx for t, dx in pairs]
-            outs = evaluate(program, [*primals, *compress(moving, active)])
+            outs = evaluate(program, [*primals, *compress(or_zeros(tangents[k:], types), active)])
             return outs[:n], spread(outs[n:], out_active)
 
         return JvpRule(function, self.name), captured
@@ -218,33 +215,18 @@ class JvpRule(Staged):
         """Return the rule of the batched function. Its results have the batch axis at 0."""
 
         def function(primals: Flat, tangents: Flat) -> tuple[Flat, Flat]:
-            active = tuple([dx is not None for dx in tangents])
-            with naming(t.axis_name, t.size):
-                program, out_active = self.staged(types, types, active)
-            moving = [d for d, a in zip(dims, active, strict=True) if a]
-            args = [*primals, *[dx for dx in tangents if dx is not None]]
-            outs, found = t.run(program, args, [*dims, *moving])
-            front = [t.at(y, d, 0) for y, d in zip(outs, found, strict=True)]
+            front, out_active = self.mapped(t, (types, types), (primals, tangents), (dims, dims))
             return front[: len(out_active)], spread(front[len(out_active) :], out_active)
 
         return JvpRule(function, self.name)
 
 
+@dataclass(eq=False, repr=False)
 class Pullback(Staged):
     """A bwd rule for residuals of given types, as a function of flat lists."""
 
-    __slots__ = ("in_types", "out_types")
-
-    def __init__(
-        self,
-        function: Callable[[Flat, Flat], Flat],
-        in_types: tuple[ArrayType, ...],
-        out_types: tuple[ArrayType, ...],
-        name: str,
-    ):
-        super().__init__(function, name)
-        self.in_types: tuple[ArrayType, ...] = in_types
-        self.out_types: tuple[ArrayType, ...] = out_types
+    in_types: tuple[ArrayType, ...]
+    out_types: tuple[ArrayType, ...]
 
     def __repr__(self) -> str:
         return f"bwd rule of {self.name}"
@@ -262,12 +244,8 @@ class Pullback(Staged):
         axis at 0. The cotangent of an unbatched primal is summed over the batch."""
 
         def function(residuals: Flat, cts: Flat) -> Flat:
-            active = tuple([c is not None for c in cts])
-            with naming(t.axis_name, t.size):
-                program, in_active = self.staged(types, self.out_types, active)
-            given = [c for c in cts if c is not None]
-            outs, found = t.run(program, [*residuals, *given], [*res_dims, *[0] * len(given)])
-            front = [t.at(c, d, 0) for c, d in zip(outs, found, strict=True)]
+            both = (types, self.out_types), (residuals, cts), (res_dims, [0] * len(cts))
+            front, in_active = self.mapped(t, *both)
             return [
                 reduce_sum(c, axes=(0,)) if d is None and c is not None else c
                 for c, d in zip(spread(front, in_active), dims, strict=True)
@@ -275,9 +253,9 @@ class Pullback(Staged):
 
         return Pullback(
             function,
+            self.name,
             tuple([x if d is None else longer(x, t.size) for x, d in zip(self.in_types, dims, strict=True)]),
             tuple([longer(x, t.size) for x in self.out_types]),
-            self.name,
         )
 
 
@@ -286,17 +264,13 @@ def longer(t: ArrayType, size: int) -> ArrayType:
     return t.update(shape=(size, *t.shape))
 
 
+@dataclass(eq=False, repr=False, slots=True, weakref_slot=True)
 class VjpRule:
     """A `defvjp` rule as a function of flat lists."""
 
-    __slots__ = ("__weakref__", "function", "linear", "name")
-
-    def __init__(
-        self, function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]], name: str, linear: bool = False
-    ):
-        self.function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]] = function
-        self.name: str = name
-        self.linear: bool = linear  # in what is active, as JAX's linear_call: its pullback is its transpose
+    function: Callable[[Flat, Active], tuple[Flat, Flat, Pullback]]
+    name: str
+    linear: bool = False  # in what is active, as JAX's linear_call: its pullback is its transpose
 
     def __repr__(self) -> str:
         return f"vjp rule of {self.name}"
@@ -308,14 +282,13 @@ class VjpRule:
 
     def forward(self, types: tuple[ArrayType, ...], active: Active) -> tuple[Program, int, Pullback]:
         """Return the program of the results and residuals, the number of results, and the pullback."""
-        made: list[Any] = []
 
-        def flat(*values: Any) -> Flat:
+        def flat(*values: Any) -> tuple[Flat, tuple[int, Pullback]]:
             outs, residuals, pullback = self.function(values, active)
-            made.extend([len(outs), pullback])
-            return [*outs, *residuals]
+            return [*outs, *residuals], (len(outs), pullback)
 
-        return (stage(flat, types, self.name), *made)
+        program, made = stage_with(flat, types, self.name)
+        return program, *made
 
     def closed(self, types: tuple[ArrayType, ...]) -> tuple[VjpRule, Flat]:
         """Return the rule as one of the values that its fwd closes over and its operands, and these
@@ -330,7 +303,7 @@ class VjpRule:
         def function(primals: Flat, active: Active) -> tuple[Flat, Flat, Pullback]:
             check_not_moving([a or None for a in active[:k]], self.name)
             found = evaluate(program, primals)
-            moved = Pullback(back, program.in_types, pullback.out_types, self.name)
+            moved = Pullback(back, self.name, program.in_types, pullback.out_types)
             return found[:n], found[n:], moved
 
         return VjpRule(function, self.name), captured

@@ -35,15 +35,8 @@ from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota
-from functrans.primitives.shape.moving import (
-    broadcast_to_axis,
-    move_axis,
-    reshape,
-    slice_axis,
-    transpose,
-    without,
-)
-from functrans.trace import literal, stage, state, typeof
+from functrans.primitives.shape.moving import reshape, slice_axis, transpose, without
+from functrans.trace import evaluate, literal, stage, state, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None
 
@@ -83,6 +76,19 @@ class Collective(Primitive):
 
     linear_in: tuple[int, ...] = (0,)
     axis_params: tuple[str, ...] = ()
+    takes: Sequence[str] = ()  # classes of dtypes; () for all
+
+    def abstract_eval(self, x: Any, *, axes: Any, sizes: Any, groups: Groups, **params: Any) -> Any:
+        if self.takes and dtype_class(x.dtype) not in self.takes:
+            raise self.wrong_dtype((x,), x, self.takes)
+        for axis in [params[name] for name in self.axis_params]:
+            if not 0 <= axis < x.ndim:
+                raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
+        return self.result(x, count(sizes, groups), **params)
+
+    def result(self, x: ArrayType, n: int) -> ArrayType:
+        """Return the type of the result, if n examples communicate."""
+        return x
 
     def named_axes(self, params: dict[str, Any]) -> Sequence[Any]:
         return params["axes"]
@@ -140,13 +146,10 @@ class Collective(Primitive):
             rows = [i for g in chosen for i in g]
             how = {"axes": names.axes, "sizes": (size,), "groups": None, **params}
             program = stage(lambda v, how=how: [self(v, **how)], [rest], self.name)
-            program, (member,) = type(t)(size, t.axis_name).program(program, (0,))
+            for mapped in (type(t)(size, t.axis_name), type(t)(len(chosen))):
+                program, _ = mapped.program(program, (0,), (True,))
             apart = reshape(take_rows(x, 0, rows), shape=(len(chosen), size, *rest.shape))
-            each = type(t)(len(chosen))
-            (y,), (group,) = each.run(program, [apart], [0])
-            y = each.at(y, group, 0)
-            y = broadcast_to_axis(y, 1, size) if member is None else move_axis(y, member + 1, 1)
-            pieces.append(fold(y, 0, 2))
+            pieces.append(fold(evaluate(program, [apart])[0], 0, 2))
             order += rows
         y = concatenate(*pieces, dimension=0) if len(pieces) > 1 else pieces[0]
         return take_rows(y, 0, [order.index(i) for i in range(len(order))]), 0
@@ -160,10 +163,7 @@ class PSum(Collective):
 
     name = "psum"
     flops: float = 1
-
-    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
-        check_numbers(self, x)
-        return x
+    takes: Sequence[str] = ew.NUMBERS
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
         """Sum the cotangents of all examples: each x contributes to every sum."""
@@ -180,12 +180,8 @@ class Extreme(Collective):
 
     def __init__(self, name: str, fold: Reduction):
         self.fold: Reduction = fold
+        self.takes: Sequence[str] = fold.takes
         super().__init__(name)
-
-    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
-        if dtype_class(x.dtype) not in self.fold.takes:
-            raise self.wrong_dtype((x,), x, self.fold.takes)
-        return x
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         """Ties share the tangent equally, as elements do in reduce_max."""
@@ -208,9 +204,8 @@ class AllGather(Collective):
     name = "all_gather"
     axis_params: tuple[str, ...] = ("dimension",)
 
-    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
-        check_axis(self, x, dimension)
-        return resized(x, dimension, x.shape[dimension] * count(sizes, groups))
+    def result(self, x: ArrayType, n: int, *, dimension: int) -> ArrayType:
+        return resized(x, dimension, x.shape[dimension] * n)
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
         return (psum_scatter(ct, **params),)
@@ -229,11 +224,10 @@ class PSumScatter(Collective):
 
     name = "psum_scatter"
     axis_params: tuple[str, ...] = ("dimension",)
+    takes: Sequence[str] = ew.NUMBERS
 
-    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
-        check_numbers(self, x)
-        check_axis(self, x, dimension)
-        return resized(x, dimension, part(self, x, dimension, count(sizes, groups)))
+    def result(self, x: ArrayType, n: int, *, dimension: int) -> ArrayType:
+        return resized(x, dimension, part(self, x, dimension, n))
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
         return (all_gather(ct, **params),)
@@ -254,12 +248,7 @@ class AllToAll(Collective):
     name = "all_to_all"
     axis_params: tuple[str, ...] = ("split", "concat")
 
-    def abstract_eval(
-        self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, split: int, concat: int
-    ) -> ArrayType:
-        check_axis(self, x, split)
-        check_axis(self, x, concat)
-        n = count(sizes, groups)
+    def result(self, x: ArrayType, n: int, *, split: int, concat: int) -> ArrayType:
         y = resized(x, split, part(self, x, split, n))
         return resized(y, concat, y.shape[concat] * n)
 
@@ -291,8 +280,7 @@ class PPermute(Collective):
 
     name = "ppermute"
 
-    def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, perm: Any) -> ArrayType:
-        n = prod(sizes)
+    def result(self, x: ArrayType, n: int, *, perm: Any) -> ArrayType:
         for what, ends in (("source", [a for a, _ in perm]), ("destination", [b for _, b in perm])):
             if len(set(ends)) != len(ends):
                 raise self.mismatch((x,), f"perm {perm} names a {what} twice")
@@ -384,16 +372,6 @@ def joined(major: Names, minor: Names) -> Names:
 def total(t: Any, x: Any, d: int | None) -> Any:
     """Sum over the batch axis; for an unbatched value, multiply by the batch size."""
     return ew.mul(x, literal(t.size, typeof(x))) if d is None else reduce_sum(x, axes=(d,))
-
-
-def check_numbers(primitive: Primitive, x: ArrayType) -> None:
-    if dtype_class(x.dtype) not in ew.NUMBERS:
-        raise primitive.wrong_dtype((x,), x, ew.NUMBERS)
-
-
-def check_axis(primitive: Primitive, x: ArrayType, axis: int) -> None:
-    if not 0 <= axis < x.ndim:
-        raise primitive.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
 
 
 def part(primitive: Primitive, x: ArrayType, axis: int, n: int) -> int:

@@ -6,6 +6,7 @@ rng_uniform          low, high         -> numbers                 the platform's
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -51,15 +52,12 @@ class PlatformIndex(Primitive):
     def lower(self, ctx: Any, *, platforms: Groups) -> Any:
         if ctx.platform is not None:
             self._fitting(platforms, ctx.platform)  # raises if none fits
-        branches = [lambda i=i: jax.numpy.int32(i) for i in range(len(platforms))]
         named = {
-            name: branch for group, branch in zip(platforms, branches, strict=True) for name in group or ()
+            name: functools.partial(jax.numpy.int32, i)
+            for i, group in enumerate(platforms)
+            for name in group or ["default"]
         }
-        default = branches[-1] if platforms[-1] is None else None
-        return ctx.via_jax(lambda: jax.lax.platform_dependent(default=default, **named))[0]
-
-    def batch(self, t: Any, args: Any, dims: Any, *, platforms: Groups) -> Any:
-        return self(platforms=platforms), None  # it has no operands that could be batched
+        return ctx.via_jax(lambda: jax.lax.platform_dependent(**named))[0]
 
 
 class RngUniform(Primitive):

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import ArrayType
+from functrans.primitives.elementwise.bitwise import and_
 from functrans.primitives.elementwise.complex_numbers import complex_, imag
-from functrans.primitives.elementwise.families import add, eq, full_like, sub
+from functrans.primitives.elementwise.families import add, eq, full_like, ge, sub
 from functrans.primitives.linalg.matrices import (
     INT32,
     MatrixOperation,
@@ -24,6 +25,7 @@ from functrans.primitives.linalg.matrices import (
     is_complex,
     kept_where,
     lapack,
+    linalg,
     lower_part,
     matmul,
     minus_adjoint,
@@ -61,23 +63,21 @@ class LU(MatrixOperation):
         rows, columns = typeof(lu).shape[-2:]
         k = min(rows, columns)
         last = typeof(lu).ndim - 1
-        l = _padded(lower_part(slice_axis(lu, last, 0, k), strict=True), 0, rows)  # noqa: E741
+        l = _padded(lower_part(slice_axis(lu, last, 0, k), strict=True), rows)  # noqa: E741
         l = add(l, identity_like(l))  # noqa: E741
-        u = _padded(upper_part(slice_axis(lu, last - 1, 0, k)), 0, columns)
+        u = _padded(upper_part(slice_axis(lu, last - 1, 0, k)), columns)
         if columns > k:
-            shape = (*typeof(lu).shape[:-2], columns - k, columns - k)
-            rest = identity_like(literal(0, typeof(lu).update(shape=shape)))
-            u = add(u, _padded(rest, k, columns))
+            u = add(u, kept_where(lambda i, j: and_(eq(i, j), ge(i, k)), full_like(u, 1)))
         dx = permuted(tangents[0], order, -2)
         m = solve_triangular(l, dx, unit_diagonal=True)
         m = solve_triangular(u, m, left_side=False, lower=False)
         return add(matmul(l, lower_part(m, strict=True)), matmul(upper_part(m), u)), None, None
 
 
-def _padded(x: Any, before: int, n: int) -> Any:
-    """Return x as the block at row and column `before` of an n by n matrix of zeros."""
+def _padded(x: Any, n: int) -> Any:
+    """Return x as the first block of an n by n matrix of zeros."""
     t = typeof(x)
-    widths = [(before, n - before - size, 0) for size in t.shape[-2:]]
+    widths = [(0, n - size, 0) for size in t.shape[-2:]]
     config = (*[(0, 0, 0)] * (t.ndim - 2), *widths)
     return pad(x, literal(0, ArrayType((), t.dtype)), config=config)
 
@@ -126,17 +126,9 @@ class QR(MatrixOperation):
         return [x.update(shape=(m, k)), x.update(shape=(k, n)), *order]
 
     def one(self, x: Any, *, pivoting: bool, full_matrices: bool) -> Any:
-        m, n = x.shape
-        k = m if full_matrices else min(m, n)
-        order = []
-        if pivoting:
-            r, jpvt, taus, _, _ = lapack("geqp3", x)(x)
-            order = [jpvt.astype(np.int32) - 1]
-        else:
-            r, taus, _, _ = lapack("geqrf", x)(x)
-        reflectors = np.zeros((m, k), x.dtype)
-        reflectors[:, : min(n, k)] = r[:, : min(n, k)]
-        return [_product_of(reflectors, taus), np.triu(r[:k]), *order]
+        mode = "full" if full_matrices else "economic"
+        q, r, *order = linalg.qr(x, mode=mode, pivoting=pivoting, check_finite=False)
+        return [q, r, *[p.astype(np.int32) for p in order]]
 
     def of_nothing(self, i: int, t: ArrayType) -> np.ndarray:
         return super().of_nothing(i, t) if i == 0 else np.zeros(t.shape, t.dtype)
@@ -197,12 +189,6 @@ def _completed(q: Any, dq: Any, n: int) -> Any:
     z = transposed(solve(transposed(sub(q_nn, identity_like(q_nn))), transposed(q_pn)))
     along = add(q_n, matmul(q_p, z))
     return sub(matmul(dq, adjoint(z)), matmul(along, adjoint(sub(dq_pn, matmul(z, dq_nn)))))
-
-
-def _product_of(a: np.ndarray, taus: np.ndarray) -> np.ndarray:
-    """Return the leading columns of H_0 H_1 ..., H = 1 - tau v v^H."""
-    routine = "ungqr" if np.iscomplexobj(a) else "orgqr"
-    return lapack(routine, a)(a, taus)[0]
 
 
 lu: LU = LU()

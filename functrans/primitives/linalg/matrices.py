@@ -75,25 +75,21 @@ class MatrixOperation(Primitive):
         return whole if self.multiple_results else whole[0]
 
     def _batch_shape(self, types: Sequence[ArrayType]) -> tuple[int, ...]:
+        first = types[0].dtype
         for i, (t, rank) in enumerate(zip(types, self.ranks, strict=True)):
             if t.ndim < rank:
                 what = "matrices" if rank == 2 else "vectors"
                 raise self.mismatch(types, f"takes {what}, with {rank} or more axes, not {t}")
-            self._check_dtype(types, i)
+            if first.name not in self.dtypes:
+                problem = f"takes {', '.join(self.dtypes)}, not {first}"
+                error = errors.UnsupportedDtype if is_inexact(first) else errors.TypeMismatch
+                raise self.mismatch(types, problem, "Cast with x.astype(jnp.float32).", error)
+            if t.dtype != first:
+                raise self.mismatch(types, f"operand {i} must have dtype {first} to match operand 0")
         batches = [t.shape[: t.ndim - r] for t, r in zip(types, self.ranks, strict=True)]
         if any(b != batches[0] for b in batches):
             raise self.misfit(types, "the batch axes of the operands must be equal")
         return batches[0]
-
-    def _check_dtype(self, types: Sequence[ArrayType], i: int) -> None:
-        first, dtype = types[0].dtype, types[i].dtype
-        if first.name not in self.dtypes:
-            made = self.mismatch(
-                types, f"takes {', '.join(self.dtypes)}, not {first}", "Cast with x.astype(jnp.float32)."
-            )
-            raise errors.UnsupportedDtype(str(made)) if is_inexact(first) else made
-        if dtype != first:
-            raise self.mismatch(types, f"operand {i} must have dtype {first} to match operand 0")
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
         types = [ArrayType(x.shape, x.dtype) for x in arrays]

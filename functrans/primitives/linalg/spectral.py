@@ -31,6 +31,7 @@ from functrans.primitives.linalg.matrices import (
     identity_like,
     kept_where,
     lapack,
+    linalg,
     matmul,
     minus_adjoint,
     per_column,
@@ -111,15 +112,10 @@ class Eig(MatrixOperation):
         if not np.isfinite(x).all():  # LAPACK would write out of bounds
             vectors = compute_left_eigenvectors + compute_right_eigenvectors
             return [np.full(shape, np.nan, kind) for shape in (x.shape[:1], *[x.shape] * vectors)]
-        *w, left, right, _ = lapack("geev", x)(
-            x, compute_vl=compute_left_eigenvectors, compute_vr=compute_right_eigenvectors
+        found = linalg.eig(
+            x, left=compute_left_eigenvectors, right=compute_right_eigenvectors, check_finite=False
         )
-        values = w[0] if len(w) == 1 else (w[0] + 1j * w[1]).astype(kind)
-        made = [values]
-        for vectors, wanted in ((left, compute_left_eigenvectors), (right, compute_right_eigenvectors)):
-            if wanted:
-                made.append(vectors if len(w) == 1 else _from_pairs(vectors, w[1]).astype(kind))
-        return made
+        return [y.astype(kind) for y in (found if found.__class__ is tuple else [found])]
 
     def by_jax(self, x: Any, *, implementation: str | None = None, **how: Any) -> Any:
         if implementation:
@@ -146,16 +142,6 @@ class Eig(MatrixOperation):
         if right:
             moved.append(_vector_tangent(w, v, inner))
         return outs[: len(moved)], moved
-
-
-def _from_pairs(v: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
-    """Return the complex vectors of a real matrix: for a pair of conjugate eigenvalues columns j
-    and j+1 are the real and the imaginary part of the first vector."""
-    made = v.astype(np.result_type(v.dtype, np.complex64))
-    for j in np.flatnonzero(imaginary > 0):
-        made[:, j] = v[:, j] + 1j * v[:, j + 1]
-        made[:, j + 1] = v[:, j] - 1j * v[:, j + 1]
-    return made
 
 
 def _vector_tangent(w: Any, v: Any, inner: Any) -> Any:
@@ -211,14 +197,12 @@ class SVD(MatrixOperation):
 
     def differentiate(self, t: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         m, n = typeof(primals[0]).shape[-2:]
-        whole = not params["compute_uv"]
-        if params["full_matrices"] and m != n and not whole:
-            raise self.no_derivative(
-                "the vectors that complete the basis, which are arbitrary", "Use full_matrices=False."
-            )
-        if not whole:
-            outs = t.bind_primal(self, primals, params)
-            return outs, self.jvp(primals, tangents, outs, **params)
+        if params["compute_uv"]:
+            if params["full_matrices"] and m != n:
+                raise self.no_derivative(
+                    "the vectors that complete the basis, which are arbitrary", "Use full_matrices=False."
+                )
+            return super().differentiate(t, primals, tangents, params)
         thin = {**params, "compute_uv": True, "full_matrices": False}
         s, u, vh = t.bind_primal(self, primals, thin)
         inner = einsum("ji,jk->ik", conj(u), einsum("ij,kj->ik", tangents[0], conj(vh)))
@@ -236,9 +220,10 @@ class SVD(MatrixOperation):
         (dx,), (s, u, vh) = tangents, out
         dxv = einsum("ij,kj->ik", dx, conj(vh))
         p = einsum("ji,jk->ik", conj(u), dxv)
-        f = _reciprocal_squared_gaps(s, p)
-        right, left = mul(p, per_column(s, p)), mul(p, per_row(s, p))
-        turn = mul(minus_adjoint(p), mul(_inverse_diagonal(s, p), 0.5))
+        columns, rows = per_column(s, p), per_row(s, p)
+        f = _reciprocal(mul(add(columns, rows), sub(columns, rows)))
+        right, left = mul(p, columns), mul(p, rows)
+        turn = mul(minus_adjoint(p), mul(_inverse_diagonal(columns), 0.5))
         du = matmul(u, add(mul(f, plus_adjoint(right)), turn))
         dvh = matmul(adjoint(mul(f, plus_adjoint(left))), vh)
         m, n = typeof(dx).shape[-2:]
@@ -252,15 +237,8 @@ class SVD(MatrixOperation):
         return real(diagonal(p)), du, dvh
 
 
-def _reciprocal_squared_gaps(s: Any, like: Any) -> Any:
-    """Return 1 / (s_j^2 - s_i^2) off the diagonal, 0 on it."""
-    columns, rows = per_column(s, like), per_row(s, like)
-    return _reciprocal(mul(add(columns, rows), sub(columns, rows)))
-
-
-def _inverse_diagonal(s: Any, like: Any) -> Any:
-    """Return 1 / s on the diagonal, 0 where s is 0 and off the diagonal."""
-    columns = per_column(s, like)
+def _inverse_diagonal(columns: Any) -> Any:
+    """Return 1 / x on the diagonal, 0 where x is 0 and off the diagonal."""
     zero = eq(columns, full_like(columns, 0))
     inverse = div(full_like(columns, 1), select_n(zero, columns, full_like(columns, 1)))
     return kept_where(eq, select_n(zero, inverse, full_like(columns, 0)))

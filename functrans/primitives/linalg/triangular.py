@@ -46,11 +46,8 @@ class TriangularSolve(MatrixOperation):
     name: str = "triangular_solve"
     ranks: tuple[int, ...] = (2, 2)
     linear_in: tuple[int, ...] = (1,)
-    dtypes: tuple[str, ...] = (
-        *DTYPES,
-        "float16",
-        "bfloat16",
-    )  # no LAPACK routine: XLA has its own substitution
+    # no LAPACK routine takes 16 bits: XLA has its own substitution
+    dtypes: tuple[str, ...] = (*DTYPES, "float16", "bfloat16")
 
     def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
         self.check_square(a)
@@ -180,9 +177,13 @@ class TridiagonalSolve(MatrixOperation):
         return b
 
     def one(self, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
-        if perturb_singular:
+        if perturb_singular:  # pivots are at least about eps times the largest element of the LU factors
             a = np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1)
-            return _solve_perturbed(a, b)
+            lu, pivots = linalg.lu_factor(a, check_finite=False)
+            tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
+            pivot = np.diagonal(lu)
+            np.fill_diagonal(lu, np.where(np.abs(pivot) < tiny, tiny, pivot))
+            return linalg.lu_solve((lu, pivots), b, check_finite=False)
         if len(d) == 1:
             return b / d
         return lapack("gtsv", d)(dl[1:], d, du[:-1], b)[3]
@@ -200,15 +201,6 @@ class TridiagonalSolve(MatrixOperation):
 
     def cost(self, in_types: Any, out_types: Any, **how: bool) -> Cost:
         return Cost(8 * in_types[3].size, bytes_of(*in_types, *out_types))
-
-
-def _solve_perturbed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solve by an LU factorization with pivots of at least about eps times its largest element."""
-    lu, pivots = linalg.lu_factor(a, check_finite=False)
-    tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
-    pivot = np.diagonal(lu)
-    np.fill_diagonal(lu, np.where(np.abs(pivot) < tiny, tiny, pivot))
-    return linalg.lu_solve((lu, pivots), b, check_finite=False)
 
 
 def _product(diagonals: Any, x: Any) -> Any:

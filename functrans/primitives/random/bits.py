@@ -62,24 +62,22 @@ def word_type(t: ArrayType) -> ArrayType:
     return ArrayType((*t.shape, *key_shape(impl_of(t.dtype))), UINT32)
 
 
+@cached("generators of keys", 64)
 def impl_of(dtype: Any) -> str:
     """Return the generator's name of a key dtype."""
-    return _impl_of(dtype.name, dtype)
-
-
-@cached("generators of keys", 64)
-def _impl_of(_: str, dtype: Any) -> str:
     return str(jax.random.key_impl(jax.numpy.zeros((), dtype)))
 
 
-def is_ours(impl: str = DEFAULT, partitionable: bool = True) -> bool:
+def is_ours(impl: str = DEFAULT, partitionable: bool = True, **_: Any) -> bool:
     """Return whether the bits are those of the generator that is implemented here."""
     return impl == DEFAULT and partitionable
 
 
-def generator_of(params: dict[str, Any]) -> dict[str, Any]:
-    """Take the parameters that choose the generator out of those of an operation."""
-    return {name: params.pop(name) for name in ("impl", "partitionable") if name in params}
+def over_batch(one: Callable[..., Any], batch_ndim: int) -> Callable[..., Any]:
+    """Return a JAX function of one example as one of arrays with these many leading batch axes."""
+    for _ in range(batch_ndim):
+        one = jax.vmap(one)
+    return one
 
 
 class Random(Primitive):
@@ -88,25 +86,51 @@ class Random(Primitive):
     in_kernel = True
     locally_constant = True
     axis_params: tuple[str, ...] = ()
+    chained = False  # results are keys, of which others are made; see _CHAINS_ARE_SLOW
+
+    # --- defined by subclasses instead of `reference` and `lower`; `_` are the generator's parameters
 
     def words(self, *arrays: Any, **params: Any) -> Any:
         """Return the result of the generator that is implemented here, in NumPy."""
         raise self.missing("reference")
 
-    def through_jax(self, ndim: int, how: dict[str, Any], **params: Any) -> Callable[..., Any]:
-        """Return the function of jax.random, of arrays the first of which has `ndim` axes."""
+    def emit(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        """Emit that in StableHLO."""
+        raise self.missing("lower")
+
+    def of_key(self, key: Any, *rest: Any, **params: Any) -> Any:
+        """Apply the function of jax.random, to one typed key."""
         raise self.missing("reference")
 
+    # --- derived
+
     def reference(self, *arrays: Any, **params: Any) -> Any:
-        how = generator_of(params)
-        if is_ours(**how):
+        if is_ours(**params):
             return self.words(*arrays, **params)
-        return np.asarray(self.through_jax(arrays[0].ndim, how, **params)(*arrays))
+        return np.asarray(self.through_jax(arrays[0].ndim, **params)(*arrays))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
-        if not is_ours(**generator_of(params)):
+        if not is_ours(**params):
             raise w.unwritable()
         return w.copied(self.words, xs, params)
+
+    def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
+        slow = _CHAINS_ARE_SLOW and self.chained and not ctx.on_this_cpu
+        if is_ours(**params) and not slow:
+            return self.emit(ctx, *operands, **params)
+        return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, **params), *operands)[0]
+
+    def through_jax(
+        self, ndim: int, impl: str = DEFAULT, partitionable: bool = True, **params: Any
+    ) -> Callable[..., Any]:
+        """Return `of_key` as a function of key data of `ndim` axes."""
+
+        def one(data: Any, *rest: Any) -> Any:
+            with jax.threefry_partitionable(partitionable):
+                made = self.of_key(jax.random.wrap_key_data(data, impl=impl), *rest, **params)
+            return jax.random.key_data(made) if is_key_dtype(made.dtype) else made
+
+        return over_batch(one, ndim - len(key_shape(impl)))
 
     def batch_shape(self, data: ArrayType, impl: str) -> tuple[int, ...]:
         """Return the batch shape of keys whose data an operand holds."""
@@ -170,18 +194,16 @@ class RandomSeed(Random):
             raise self.mismatch((seed,), f"a seed must be an integer, not {seed.dtype}")
         return ArrayType((*seed.shape, *key_shape(impl)), UINT32)
 
-    def words(self, seed: Any) -> Any:
+    def words(self, seed: Any, **_: Any) -> Any:
         wide = seed.astype(np.uint64)
         high = wide >> np.uint64(32) if seed.dtype.itemsize == 8 else np.zeros_like(wide)
         return np.stack([high, wide & np.uint64(0xFFFFFFFF)], -1).astype(np.uint32)
 
-    def through_jax(self, ndim: int, how: dict[str, Any]) -> Callable[..., Any]:
+    def through_jax(self, ndim: int, **how: Any) -> Callable[..., Any]:
         return over_batch(lambda seed: jax.random.key_data(jax.random.key(seed, **how)), ndim)
 
-    def lower(self, ctx: Any, seed: Any, **how: Any) -> Any:
+    def emit(self, ctx: Any, seed: Any, **_: Any) -> Any:
         t = ctx.in_types[0]
-        if not is_ours(**how):
-            return ctx.via_jax(self.through_jax(t.ndim, how), seed)[0]
         words = t.update(dtype=UINT32)
         if t.dtype.itemsize == 8:
             high = hlo.shift_right_logical(seed, ctx.full(32, t))
@@ -210,17 +232,15 @@ class RandomBits(Random):
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
-    def words(self, data: Any, shape: Any, bit_width: int) -> Any:
+    def words(self, data: Any, shape: Any, bit_width: int, **_: Any) -> Any:
         dtype = UINT_OF[bit_width]
         x, y = _hash_counts(data, shape)
         if bit_width == 64:
             return (x.astype(dtype) << dtype.type(32)) | y
         return (x ^ y).astype(dtype)
 
-    def lower(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, **how: Any) -> Any:
+    def emit(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, **_: Any) -> Any:
         out = ctx.out_types[0]
-        if not is_ours(**how):
-            return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, how, shape, bit_width), data)[0]
         x, y = _lower_counts(ctx, data, shape)
         if bit_width == 32:
             return hlo.xor(x, y)
@@ -229,8 +249,8 @@ class RandomBits(Random):
         x, y = hlo.convert(ctx.type(out), x), hlo.convert(ctx.type(out), y)
         return hlo.or_(hlo.shift_left(x, ctx.full(32, out)), y)
 
-    def through_jax(self, ndim: int, how: dict[str, Any], shape: Any, bit_width: int) -> Callable[..., Any]:
-        return by_jax(lambda key: jax.random.bits(key, shape, UINT_OF[bit_width]), ndim, **how)
+    def of_key(self, key: Any, *, shape: Any, bit_width: int) -> Any:
+        return jax.random.bits(key, shape, UINT_OF[bit_width])
 
 
 class RandomSplit(Random):
@@ -238,47 +258,45 @@ class RandomSplit(Random):
 
     name = "random_split"
     flops: float = _HASH_COST / 2
+    chained = True
 
     def abstract_eval(
         self, data: ArrayType, *, shape: tuple[int, ...], impl: str = DEFAULT, partitionable: bool = True
     ) -> ArrayType:
         return ArrayType((*self.batch_shape(data, impl), *shape, *key_shape(impl)), UINT32)
 
-    def words(self, data: Any, shape: Any) -> Any:
+    def words(self, data: Any, shape: Any, **_: Any) -> Any:
         return np.stack(_hash_counts(data, shape), -1)
 
-    def lower(self, ctx: Any, data: Any, *, shape: Any, **how: Any) -> Any:
-        if not is_ours(**how) or _in_a_slow_chain(ctx):
-            return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, how, shape), data)[0]
+    def emit(self, ctx: Any, data: Any, *, shape: Any, **_: Any) -> Any:
         words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
         x, y = _lower_counts(ctx, data, shape)
         return _pair(ctx, x, y, words)
 
-    def through_jax(self, ndim: int, how: dict[str, Any], shape: Any) -> Callable[..., Any]:
-        return by_jax(lambda key: jax.random.split(key, shape), ndim, **how)
+    def of_key(self, key: Any, *, shape: Any) -> Any:
+        return jax.random.split(key, shape)
 
 
 class RandomFoldIn(Random):
     """A new key from each key and an integer."""
 
     name = "random_fold_in"
+    chained = True
 
     def abstract_eval(self, data: ArrayType, number: ArrayType, *, impl: str = DEFAULT) -> ArrayType:
         if number.dtype != UINT32 or number.shape != self.batch_shape(data, impl):
             raise self.mismatch((data, number), "takes one uint32 number for each key")
         return data
 
-    def words(self, data: Any, number: Any) -> Any:
+    def words(self, data: Any, number: Any, **_: Any) -> Any:
         zero = np.zeros_like(number)
         return np.stack(_threefry(data[..., 0], data[..., 1], zero, number), -1)
 
-    def through_jax(self, ndim: int, how: dict[str, Any]) -> Callable[..., Any]:
-        return by_jax(jax.random.fold_in, ndim, **how)
+    def of_key(self, key: Any, number: Any) -> Any:
+        return jax.random.fold_in(key, number)
 
-    def lower(self, ctx: Any, data: Any, number: Any, **how: Any) -> Any:
+    def emit(self, ctx: Any, data: Any, number: Any, **_: Any) -> Any:
         t = ctx.in_types[1]
-        if not is_ours(**how) or _in_a_slow_chain(ctx):
-            return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, how), data, number)[0]
         keys = [_word(ctx, data, i) for i in (0, 1)]
         x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
         return _pair(ctx, x, y, t)
@@ -360,10 +378,6 @@ def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return np.broadcast_to(x, full), np.broadcast_to(y, full)
 
 
-def _in_a_slow_chain(ctx: Any) -> bool:
-    return _CHAINS_ARE_SLOW and not ctx.on_this_cpu
-
-
 @cached("programs of hashes", 256)
 def _hash_program(shape: tuple[int, ...]) -> Program:
     """Return the hash as a program, so that a module contains it once per shape."""
@@ -408,29 +422,6 @@ def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
     else:
         high = ctx.full(0, full)
     return ctx.call(_hash_program(full.shape), [*keys, high, spread(hlo.reshape(each, counts), where)])
-
-
-# --- other generators, through jax.random ---------------------------------------------------------
-
-
-def over_batch(one: Callable[..., Any], batch_ndim: int) -> Callable[..., Any]:
-    """Return a JAX function of one example as one of arrays with these many leading batch axes."""
-    for _ in range(batch_ndim):
-        one = jax.vmap(one)
-    return one
-
-
-def by_jax(
-    function: Callable[..., Any], ndim: int, impl: str = DEFAULT, partitionable: bool = True
-) -> Callable[..., Any]:
-    """Return a function of jax.random, of one key, as one of key data of `ndim` axes."""
-
-    def one(data: Any, *rest: Any) -> Any:
-        with jax.threefry_partitionable(partitionable):
-            made = function(jax.random.wrap_key_data(data, impl=impl), *rest)
-        return jax.random.key_data(made) if is_key_dtype(made.dtype) else made
-
-    return over_batch(one, ndim - len(key_shape(impl)))
 
 
 random_wrap: RandomWrap = RandomWrap()

@@ -7,26 +7,29 @@ Tsang, A simple method for generating gamma variables, 2000). The derivative wit
 P(a, x) constant. On a CPU many samples are drawn at once, and the few that are rejected one by one
 again; elsewhere it is lowered to `jax.random`.
 
-The reference draws the same random bits. A sample on the edge of rejection, about one in a million
-float32 samples, is decided by rounding, and the two may differ. In 16-bit dtypes this is one in a
-hundred, so there, and for other generators than the default, the reference calls `jax.random` too.
+The reference interprets that program, with one loop that draws all samples again. A sample on the edge of
+rejection, about one in a million float32 samples, is decided by rounding, and the two may differ. In 16-bit
+dtypes this is one in a hundred, so there, and for other generators than the default, the reference calls
+`jax.random` too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import ml_dtypes
 import numpy as np
 
+from functrans import runtime
 from functrans.caching import cached
 from functrans.flags import flags
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.control_flow.cond import choose
+from functrans.primitives.control_flow.revolve import loop
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.arithmetic import max_, pow_
 from functrans.primitives.elementwise.bitwise import and_, or_, shift_right_logical
 from functrans.primitives.elementwise.conversion import bitcast_convert_type
@@ -34,8 +37,8 @@ from functrans.primitives.elementwise.families import add, div, eq, full_like, g
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp, log, log1p, sqrt
-from functrans.primitives.random.bits import DEFAULT, Random, by_jax, is_ours, random_bits, random_split
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_axis
+from functrans.primitives.random.bits import DEFAULT, Random, is_ours, random_bits, random_split
+from functrans.primitives.shape.moving import index_axis, reshape
 from functrans.trace import literal, stage, typeof
 
 
@@ -64,21 +67,26 @@ class RandomGamma(Random):
 
     def reference(self, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         if is_ours(**how) and a.dtype.itemsize >= 4:
-            return _sample(data, a, log_space)
-        sample = _by_jax(log_space, data.ndim, a.dtype, how)
+            keys, t = ArrayType(data.shape, data.dtype), ArrayType(a.shape, a.dtype)
+            return runtime.run_in_numpy(_sampler(keys, t, log_space, together=True), [data, a])[0]
+        sample = self.through_jax(data.ndim, log_space=log_space, **how)
         with jax.enable_x64(flags.jax_enable_x64 or a.dtype == np.float64):
             return np.asarray(sample(data, a))
 
     def numpy_source(self, w: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         if not is_ours(**how) or a.dtype.itemsize < 4:
             raise w.unwritable()
-        return w.copied(_sample, (data, a), {"log_space": log_space})
+        return w.call(_sampler(*w.in_types, log_space, together=True), (data, a))
 
     def lower(self, ctx: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         keys, t = ctx.in_types
         if ctx.on_this_cpu and t.size > 1 and is_ours(**how) and t.dtype.itemsize >= 4:
             return ctx.call(_sampler(keys, t, log_space), (data, a))[0]
-        return ctx.via_jax(_by_jax(log_space, keys.ndim, t.dtype, how), data, a)[0]
+        return ctx.via_jax(self.through_jax(keys.ndim, log_space=log_space, **how), data, a)[0]
+
+    def of_key(self, key: Any, a: Any, *, log_space: bool) -> Any:
+        sample = jax.random.loggamma if log_space else jax.random.gamma
+        return sample(key, a, None, a.dtype)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, log_space: bool, **how: Any) -> Any:
         """dx = random_gamma_grad(a, x) da; d log x = dx / x, with x kept away from 0."""
@@ -91,20 +99,15 @@ class RandomGamma(Random):
         return mul(da, div(random_gamma_grad(a, x), x))
 
 
-def _by_jax(log_space: bool, ndim: int, dtype: Any, how: dict[str, Any]) -> Callable[..., Any]:
-    sample = jax.random.loggamma if log_space else jax.random.gamma
-    return by_jax(lambda key, a: sample(key, a, None, dtype), ndim, **how)
-
-
-# --- on a CPU -------------------------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------------------
 #
-# XLA draws all samples again as long as one of them is rejected. Here the first draw of each is in vector
-# code, and then one loop over all samples, a single kernel, draws the rejected ones again: one in twenty
-# at most (benchmarks/cliffs.md).
+# XLA draws all samples again as long as one of them is rejected. On a CPU the first draw of each is in
+# vector code, and then one loop over all samples, a single kernel, draws the rejected ones again: one in
+# twenty at most (benchmarks/cliffs.md). `together`, for NumPy, does as XLA does.
 
 
 @cached("samplers of gamma distributions", 256)
-def _sampler(keys: ArrayType, a: ArrayType, log_space: bool) -> Program:
+def _sampler(keys: ArrayType, a: ArrayType, log_space: bool, together: bool = False) -> Program:
     """Return the program that draws as `jax.random.gamma` does, with these types of keys and parameters."""
     each = a.size // max(keys.size // 2, 1)
 
@@ -115,7 +118,7 @@ def _sampler(keys: ArrayType, a: ArrayType, log_space: bool) -> Program:
         is_boosted = lt(a, 1.0)  # gamma(a) is gamma(a + 1) * uniform ** (1 / a)
         d = sub(select_n(is_boosted, a, add(a, 1.0)), 1 / 3)
         c = div(1 / 3, sqrt(d))
-        v = _until_accepted(key, c, d)
+        v = _until_accepted(key, c, d, together)
         u = _draw_uniform(boost_key, t.dtype)
         if log_space:
             log_u = log1p(neg(u))
@@ -128,7 +131,7 @@ def _sampler(keys: ArrayType, a: ArrayType, log_space: bool) -> Program:
     return stage(run, (keys, a), "gamma")
 
 
-def _until_accepted(keys: Any, c: Any, d: Any) -> Any:
+def _until_accepted(keys: Any, c: Any, d: Any, together: bool) -> Any:
     """Return cubes v of accepted proposals, one for each key: d v is a sample."""
     n, dtype = typeof(c).size, typeof(c).dtype
     following, normal_key, uniform_key = _keys(keys, 3)
@@ -136,36 +139,27 @@ def _until_accepted(keys: Any, c: Any, d: Any) -> Any:
     root = add(1.0, mul(x, c))
     is_below = le(root, 0.0)  # then another normal number is drawn with the same key
     v, is_rejected = _judged(x, root, _draw_uniform(uniform_key, dtype), d)
-    keys = select_n(_for_words(is_below), following, keys)
+    keys = choose(is_below, [following, keys])
     state = [keys, v, or_(is_below, is_rejected), c, d]
 
-    def above_zero(key: Any, c: Any) -> tuple[Any, Any]:
-        first = [key, literal(0, typeof(c)), literal(-1, typeof(c))]
-
-        def draw(c: Any, key: Any, x: Any, root: Any) -> list[Any]:
+    def one(key: Any, v: Any, is_rejected: Any, c: Any, d: Any) -> list[Any]:
+        def draw(key: Any, *_: Any) -> list[Any]:
             key, normal_key = _keys(key, 2)
             x = _draw_normal(normal_key, dtype)
             return [key, x, add(1.0, mul(x, c))]
 
-        _, x, root = _while(lambda key, x, root: [le(root, 0.0)], draw, first, c)
-        return x, root
+        def again(key: Any, *_: Any) -> list[Any]:
+            key, normal_key, uniform_key = _keys(key, 3)
+            first = [normal_key, literal(0, typeof(c)), literal(-1, typeof(c))]
+            _, x, root = loop(lambda key, x, root: le(root, 0.0), draw, first)
+            return [key, *_judged(x, root, _draw_uniform(uniform_key, dtype), d)]
 
-    def again(c: Any, d: Any, key: Any, v: Any, is_rejected: Any) -> list[Any]:
-        key, normal_key, uniform_key = _keys(key, 3)
-        x, root = above_zero(normal_key, c)
-        return [key, *_judged(x, root, _draw_uniform(uniform_key, dtype), d)]
-
-    def one(key: Any, v: Any, is_rejected: Any, c: Any, d: Any) -> list[Any]:
-        return [_while(lambda key, v, is_rejected: [is_rejected], again, [key, v, is_rejected], c, d)[1]]
+        return [loop(lambda key, v, is_rejected: is_rejected, again, [key, v, is_rejected])[1]]
 
     body = stage(one, [typeof(x).update(shape=typeof(x).shape[1:]) for x in state], "sample")
+    if together:
+        return jit(*state, program=runtime.batch_program(body, n))[0]
     return scan(*state, program=body, length=n, consts=0, carry=0)[0]
-
-
-def _while(test: Any, step: Any, carry: Sequence[Any], *consts: Any) -> list[Any]:
-    types, fixed = [*map(typeof, carry)], [*map(typeof, consts)]
-    cond, body = stage(test, types, "cond"), stage(step, [*fixed, *types], "body")
-    return while_loop(*consts, *carry, cond=cond, body=body, cond_consts=0, body_consts=len(consts))
 
 
 def _judged(x: Any, root: Any, u: Any, d: Any) -> tuple[Any, Any]:
@@ -179,14 +173,7 @@ def _judged(x: Any, root: Any, u: Any, d: Any) -> tuple[Any, Any]:
 def _keys(keys: Any, n: int) -> list[Any]:
     """Derive n new keys of each: u32[*s, 2] -> n arrays of keys."""
     new = random_split(keys, shape=(n,))
-    axis, shape = typeof(new).ndim - 2, typeof(keys).shape
-    return [reshape(slice_axis(new, axis, i, i + 1), shape=shape) for i in range(n)]
-
-
-def _for_words(x: Any) -> Any:
-    """Return a boolean of each key for both of its words."""
-    shape = typeof(x).shape
-    return broadcast_in_dim(x, shape=(*shape, 2), dimensions=tuple(range(len(shape))))
+    return [index_axis(new, typeof(new).ndim - 2, i) for i in range(n)]
 
 
 def _draw_normal(keys: Any, dtype: Any) -> Any:
@@ -203,71 +190,6 @@ def _draw_uniform(keys: Any, dtype: Any) -> Any:
     bits = shift_right_logical(bits, full_like(bits, width - mantissa))
     one = int(np.ones((), dtype).view(f"uint{width}"))
     return sub(bitcast_convert_type(or_(bits, full_like(bits, one)), dtype=dtype), 1.0)
-
-
-# --- the reference in NumPy -----------------------------------------------------------------------
-
-
-def _sample(data: Any, a: Any, log_space: bool) -> Any:
-    """Draw a sample per parameter, all at once; rejected ones are drawn again."""
-    keys = random_split.words(data, (a.size // max(data.size // 2, 1),)).reshape(-1, 2)
-    shape, dtype = a.shape, a.dtype
-    a = a.reshape(-1)
-    boosted = a < 1  # gamma(a) is gamma(a + 1) * uniform ** (1 / a)
-    d = np.where(boosted, a + 1, a) - 1 / 3
-    c = 1 / 3 / np.sqrt(d)
-    key, boost_key = _split(keys, 2)
-    v = np.ones_like(a)
-    left = np.arange(a.size)
-    while left.size:
-        key, normal_key, uniform_key = _split(key, 3)
-        x, root = _normal_above(normal_key, c[left], dtype)
-        cube, square, u = root * root * root, x * x, _uniform(uniform_key, dtype)
-        v[left] = cube
-        rejected = u >= 1 - 0.0331 * (square * square)
-        rejected &= np.log(u) >= square * 0.5 + d[left] * ((1 - cube) + np.log(cube))
-        left, key = left[rejected], key[rejected]
-    u = _uniform(boost_key, dtype)
-    if log_space:
-        log_u = np.log1p(-u)
-        boost = np.where(boosted & (log_u != 0), log_u * (1 / a), dtype.type(0))
-        return (np.log(d) + np.log(v) + boost).reshape(shape)
-    boost = np.where(boosted, (1 - u) ** (1 / a), dtype.type(1))
-    return (d * v * boost).reshape(shape)
-
-
-def _normal_above(key: Any, c: Any, dtype: Any) -> tuple[Any, Any]:
-    """Draw normal numbers x with 1 + c x > 0; return x and these sums."""
-    x, root = np.zeros_like(c), np.zeros_like(c)
-    left = np.arange(c.size)
-    while left.size:
-        key, normal_key = _split(key, 2)
-        x[left] = _normal(normal_key, dtype)
-        root[left] = 1 + x[left] * c[left]
-        again = root[left] <= 0
-        left, key = left[again], key[again]
-    return x, root
-
-
-def _split(keys: Any, n: int) -> list[Any]:
-    """Derive n new keys of each: u32[k, 2] -> n arrays of keys."""
-    new = random_split.words(keys, (n,))
-    return [new[:, i] for i in range(n)]
-
-
-def _normal(keys: Any, dtype: Any) -> Any:
-    """Draw a normal number from each key."""
-    lowest = -1 + np.finfo(dtype).epsneg
-    u = np.maximum(_uniform(keys, dtype) * (1 - lowest) + lowest, lowest)
-    return erf_inv.reference(u) * dtype.type(np.sqrt(2))
-
-
-def _uniform(keys: Any, dtype: Any) -> Any:
-    """Draw a number of [0, 1) from each key: random bits as the mantissa of a number of [1, 2)."""
-    width, mantissa = 8 * dtype.itemsize, np.finfo(dtype).nmant
-    bits = random_bits.words(keys, (), width)
-    one = np.ones((), dtype).view(bits.dtype)
-    return ((bits >> bits.dtype.type(width - mantissa)) | one).view(dtype) - 1
 
 
 random_gamma: RandomGamma = RandomGamma()
