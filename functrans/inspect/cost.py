@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from functrans.backends.xla import executable
 from functrans.caching import memoized
-from functrans.inspect.observers import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_text
-from functrans.ir.text import show_equation, with_nested
+from functrans.ir.text import names_of, show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.explanation import measured, short
 from functrans.passes.inlining import opened
@@ -390,7 +389,7 @@ def equation_costs(program: Program) -> list[tuple[Equation, EquationCost]]:
     """Return the cost of every equation that computes. The total cost of an equation that holds
     programs is distributed over their equations, in proportion to the cost of one run. Equations
     are listed once per call site of their program."""
-    names = letters(program)
+    names = names_of(program)
     found: list[tuple[Equation, EquationCost]] = []
     inputs = bytes_of(*program.in_types, *[v.type for v in program.constants])
     # (program, factor for its FLOPs, factor for its bytes, bytes in use outside of it)

@@ -20,10 +20,10 @@ import numpy as np
 
 from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
-from functrans.caching import memo, memoized
+from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, line_text
-from functrans.ir.text import Names, nested, show_equation
+from functrans.ir.text import names_of, nested, show_equation
 from functrans.ir.types import is_key_dtype
 from functrans.tracer import CONCRETE
 
@@ -92,13 +92,13 @@ class Place:
     @property
     def text(self) -> str:
         """The equation as in the text of the whole program, without nested programs."""
-        return show_equation(self.equation, letters(self.frames[0].program))
+        return show_equation(self.equation, names_of(self.frames[0].program))
 
     @property
     def arguments(self) -> str:
         """The operands that are arguments of the function: `a is params['w'], b is x`."""
         names = argument_names(self.frame.program)
-        letter = letters(self.frames[0].program)
+        letter = names_of(self.frames[0].program)
         given = [v for v in dict.fromkeys(self.equation.inputs) if v in names]
         return ", ".join([f"{letter(v)} is {names[v]}" for v in given])
 
@@ -214,28 +214,6 @@ def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Lite
     for v in [v for eqn in program.equations for v in eqn.inputs if v.__class__ is Literal]:
         x = np.asarray(v.value, v.type.dtype)
         found[v] = np.broadcast_to(x if given is None else given(x), v.type.shape)
-    return found
-
-
-@memoized
-def letters(program: Program) -> Names:
-    """Return the variable names of a program and its nested programs, as in its text."""
-    found = Names()
-    seen: set[Program] = set()
-    todo: list[Program | Equation] = [program]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, Equation):
-            variables: Sequence[Any] = item.outputs
-            todo += reversed(item.programs)
-        elif item in seen:
-            continue
-        else:
-            seen.add(item)
-            variables = (*item.inputs, *item.constants)
-            todo += reversed(item.equations)
-        for v in variables:
-            found(v)
     return found
 
 

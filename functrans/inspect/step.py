@@ -20,12 +20,12 @@ from functrans import errors
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
-from functrans.inspect.observers import Place, by_xla, letters, observe, value_of
+from functrans.inspect.observers import Place, by_xla, observe, value_of
 from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import Staged, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
-from functrans.ir.text import show_equation, with_nested
+from functrans.ir.text import names_of, show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.pipeline import Choice
 from functrans.primitives.custom.calls import as_type
@@ -174,7 +174,7 @@ class _Walker:
         """Print the results of an equation stopped at; stop after one that produced a NaN."""
         if place is self.shown:
             self.shown = None
-            names = letters(place.frames[0].program)
+            names = names_of(place.frames[0].program)
             for v, y in zip(place.equation.outputs, outs, strict=True):
                 self.say(f"    {names(v)} = {summary(y, v.type)}")
         if self.to_nan and (made := self.search.made(place, values, outs)):
@@ -258,7 +258,7 @@ class _Walker:
             self.say(f"no variable {argument!r} has a value here; known: {known}")
 
     def do_args(self, place: Place, argument: str) -> None:
-        names = letters(place.frames[0].program)
+        names = names_of(place.frames[0].program)
         found = argument_names(place.frame.program)
         for v, name in found.items():
             self.say(f"{names(v)} = {name}: {v.type}")
@@ -267,7 +267,7 @@ class _Walker:
 
     def do_list(self, place: Place, argument: str) -> None:
         around = int(argument) if argument.isdigit() else 5
-        names = letters(place.frames[0].program)
+        names = names_of(place.frames[0].program)
         equations = place.frame.program.equations
         for i in range(max(0, place.index - around), min(len(equations), place.index + around + 1)):
             mark = "->" if i == place.index else "  "
@@ -331,7 +331,7 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
 
 def _names(place: Place) -> list[str]:
     """Return the names that `print` accepts: letters, arguments and assigned names."""
-    letter = letters(place.frames[0].program)
+    letter = names_of(place.frames[0].program)
     here = [v for frame in place.frames for v in frame.env]
     named: dict[str, None] = {}
     for frame in place.frames:
@@ -344,7 +344,7 @@ def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
     """Return the variables with this name that have a value in this or an enclosing frame, each
     with a note on its letter. A name is a letter, an argument, or a name that a user line assigns.
     """
-    letter = letters(place.frames[0].program)
+    letter = names_of(place.frames[0].program)
     spelled = name.replace('"', "'")
     found: dict[Var, tuple[Var, Any, str]] = {}
     for frame in reversed(place.frames):

@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 from functrans import runtime
-from functrans.caching import Cache, cached
+from functrans.caching import Cache, cached, memoized
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import history, near
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
@@ -98,6 +98,25 @@ class Names:
         if v.__class__ is Literal:  # 2.0:f32[3]
             return f"{_number_of(v.value, v.type.dtype)}:{show_type(v.type)}"
         return self(v)
+
+
+@memoized
+def names_of(program: Program) -> Names:
+    """Return the variable names of a program and its nested programs, as in its text."""
+    names = Names()
+    for v in unnested(_variables(program, set()), _variables):
+        if v.__class__ is Var:
+            names(v)
+    return names
+
+
+def _variables(program: Program, seen: set[Program]) -> Generator[Any, None, None]:
+    """Yield variables and literals in the order of the text."""
+    seen.add(program)
+    yield from (*program.inputs, *program.constants)
+    for e in program.equations:
+        yield from (*e.inputs, *e.outputs)
+        yield from ((p, seen) for p in e.programs if p not in seen)
 
 
 def letters() -> Iterator[str]:

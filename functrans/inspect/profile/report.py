@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from functrans.caching import cached
-from functrans.inspect.observers import letters
 from functrans.inspect.page import Saved, columns, page, table
 from functrans.inspect.profile.placing import Kernel, Piece, Work
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text, location
-from functrans.ir.text import show_equation
+from functrans.ir.text import names_of, show_equation
 from functrans.passes.explanation import short
 from functrans.primitives.base import bytes_of
 
@@ -139,7 +138,7 @@ class ProfileReport(Saved):
             if p.equation is not None:
                 before = self.times.get(p.equation, 0.0)
                 self.times[p.equation] = before + p.milliseconds
-        names = letters(program)
+        names = names_of(program)
         self.lines: list[Measured] = self._grouped(_line, lambda e: line_text(e.source))
         self.operations: list[Measured] = self._grouped(
             lambda e: f"{e.primitive.name} (one kernel)", lambda e: e.primitive.name
@@ -195,7 +194,7 @@ class ProfileReport(Saved):
         }
 
     def as_html(self) -> str:
-        names = letters(self.program)
+        names = names_of(self.program)
         kernels = [
             (
                 f"{k.milliseconds:.3g}",
