@@ -160,6 +160,17 @@ def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int
 ROWS = 20  # rows per table
 
 
+def _intensity(cost: EquationCost | LineCost) -> float:
+    """Floating point operations per byte.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).lines[0].intensity, 2)
+      1.33
+    """
+    return cost.flops / cost.bytes if cost.bytes else 0.0
+
+
 class EquationCost(NamedTuple):
     """The total cost of an equation over all steps: its FLOPs, the bytes it reads and writes
     without fusion, the user line, and the bytes of memory in use while it runs."""
@@ -170,17 +181,7 @@ class EquationCost(NamedTuple):
     flops: float
     bytes: float
     peak: int
-
-    @property
-    def intensity(self) -> float:
-        """Floating point operations per byte.
-
-        Example:
-          >>> import functrans as ft, functrans.numpy as jnp
-          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).equations[0].intensity, 2)
-          1.33
-        """
-        return self.flops / self.bytes if self.bytes else 0.0
+    intensity = property(_intensity)
 
 
 class LineCost(NamedTuple):
@@ -192,17 +193,7 @@ class LineCost(NamedTuple):
     flops: float
     bytes: float
     peak: int
-
-    @property
-    def intensity(self) -> float:
-        """Floating point operations per byte.
-
-        Example:
-          >>> import functrans as ft, functrans.numpy as jnp
-          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).lines[0].intensity, 2)
-          1.33
-        """
-        return self.flops / self.bytes if self.bytes else 0.0
+    intensity = property(_intensity)
 
 
 class CostReport(Saved):
