@@ -184,24 +184,22 @@ def of_arguments(program: Program, names: Names) -> Signature:
         name = leaf.parameter
         by_parameter[name if name in by_parameter else f"*{name}"].append((v, leaf))
     parameters: list[str] = []
-    text: dict[Var, str] = {}  # of inputs in pytrees
-    whole: dict[Var, str] = {}  # of inputs that are parameters themselves
+    text: dict[Var, str] = {}
     for parameter, inside in by_parameter.items():
         name = parameter.lstrip("*")
-        if not name.isidentifier() or not all(_is_plain(key) for _, leaf in inside for key in leaf.keys):
+        if name.isidentifier() and all(_is_plain(key) for _, leaf in inside for key in leaf.keys):
+            given = names.new(name)
+            parameters.append(parameter[: -len(name)] + given)
+            text |= {v: given + leaf.name[len(name) :] for v, leaf in inside}
+        else:
             found = {v: names.new(leaf.name) for v, leaf in inside}
-            whole |= found
             parameters += found.values()
-            continue
-        given = names.new(name)
-        parameters.append(parameter[: -len(name)] + given)
-        for v, leaf in inside:
-            if leaf.keys:
-                text[v] = given + leaf.name[len(name) :]
-            else:
-                whole[v] = given
-    local = [whole.get(v) or names.new(leaves[v].name) for v in program.inputs]
-    read = [whole.get(v) or text[v] for v in program.inputs]
+            text |= found
+    read = [text[v] for v in program.inputs]
+    local = [
+        x if x.isidentifier() else names.new(leaves[v].name)
+        for v, x in zip(program.inputs, read, strict=True)
+    ]
     return Signature(parameters, local, read)
 
 
