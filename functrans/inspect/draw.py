@@ -158,11 +158,17 @@ def of_lines(program: Program) -> Graph:
     return g.graph()
 
 
+def _boxes(graph: Graph) -> Iterator[Node]:
+    """Yield the boxes at all depths."""
+    for node in graph["nodes"]:
+        yield node
+        for inner in node["inside"]:
+            yield from _boxes(inner["graph"])
+
+
 def size(graph: Graph) -> int:
     """Return the number of equation boxes, nested ones included."""
-    inner = [i["graph"] for n in graph["nodes"] for i in n["inside"]]
-    own = sum([n["kind"] in ("forward", "backward") for n in graph["nodes"]])
-    return own + sum([size(g) for g in inner])
+    return sum([n["kind"] in ("forward", "backward") for n in _boxes(graph)])
 
 
 def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -242,7 +248,7 @@ def draw(program: Program, path: str | Path) -> Path:
     file = file_to_write(path, "a picture", ".svg", ".html")
     lines = len(program.equations) > BOXES
     graph = of_lines(program) if lines else of_equations(program)
-    closed = _holding(graph) if size(graph) > BOXES else []
+    closed = [n["id"] for n in _boxes(graph) if n["inside"]] if size(graph) > BOXES else []
     if file.suffix.lower() == ".svg":
         text = svg(graph, closed)
     else:
@@ -289,12 +295,3 @@ def _engine() -> Any:
         text = asset(name)
         engine.eval(text.replace('"use strict";', "", 1))  # which would hide its definitions
     return engine
-
-
-def _holding(graph: Graph) -> list[int]:
-    """Return the boxes that hold programs, at all depths."""
-    found = []
-    for n in graph["nodes"]:
-        if n["inside"]:
-            found += [n["id"], *[i for part in n["inside"] for i in _holding(part["graph"])]]
-    return found

@@ -22,6 +22,7 @@ from functrans.caching import cached
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed_all
 from functrans.ir.source import Source
+from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.trace import out_types
@@ -45,20 +46,8 @@ def program_pass(run: _Pass) -> _Pass:
 
 
 def children_first(program: Program) -> list[Program]:
-    """Return every program nested in this one, each once, and this one last; without recursion."""
-    order: list[Program] = []
-    seen = {program}
-    stack = [(program, iter(program.children))]
-    while stack:
-        p, rest = stack[-1]
-        child = next((q for q in rest if q not in seen), None)
-        if child is None:
-            order.append(p)
-            stack.pop()
-        else:
-            seen.add(child)
-            stack.append((child, iter(child.children)))
-    return order
+    """Return every program nested in this one, each once, and this one last."""
+    return with_nested(program)[::-1]
 
 
 def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any) -> Program:

@@ -19,7 +19,7 @@ import copy
 import itertools
 import re
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,8 @@ class Copies:
         if owner and hasattr(owner[0], "name"):
             name, about = owner[0].name, type(owner[0]).__doc__
         base = f"_{name.strip('_<>')}"
-        name = next(n for n in itertools.chain([base], _numbered(base)) if n not in self._taken)
+        numbered = (f"{base}_{n}" if n > 1 else base for n in itertools.count(1))
+        name = next(n for n in numbered if n not in self._taken)
         self._names[key] = name  # a recursive function reads it
         self._taken.add(name)
         made = self._copied(plain, {**plain.__globals__, **scope}, owner)
@@ -120,10 +121,6 @@ class Copies:
 
     def _expression(self, value: Any) -> ast.expr:
         return ast.parse(self.lift(value), mode="eval").body
-
-
-def _numbered(base: str) -> Iterator[str]:
-    return (f"{base}_{n}" for n in itertools.count(2))
 
 
 class _FilledIn(ast.NodeTransformer):

@@ -107,12 +107,9 @@ class File:
 
 def own_source(primitive: Any) -> Any:
     """Return the primitive's `numpy_source`, or None if a subclass overrides its reference."""
-    for cls in type(primitive).__mro__:
-        if "numpy_source" in vars(cls):
-            return primitive.numpy_source if cls is not Primitive else None
-        if "reference" in vars(cls) or "interpret" in vars(cls):
-            return None
-    return None
+    rules = {"numpy_source", "reference", "interpret"}
+    cls = next(cls for cls in type(primitive).__mro__ if not rules.isdisjoint(vars(cls)))
+    return primitive.numpy_source if cls is not Primitive and "numpy_source" in vars(cls) else None
 
 
 def own_name(program: Program) -> str:
