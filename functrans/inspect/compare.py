@@ -28,7 +28,8 @@ from functrans.flags import unchecked
 from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps, widened
 from functrans.inspect.drift import Drift
 from functrans.inspect.observers import Place, by_xla, observe, value_of
-from functrans.inspect.report import ROWS, Finding, Report, Result
+from functrans.inspect.page import ROWS
+from functrans.inspect.report import Finding, Report, Result
 from functrans.inspect.staged import Staged, check_given, check_values, staged, summary
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import here

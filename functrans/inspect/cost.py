@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from functrans.backends.xla import executable
 from functrans.caching import memoized
-from functrans.inspect.page import Saved, columns, page, table
+from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
 from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_text
 from functrans.ir.text import names_of, show_equation, with_nested
 from functrans.ir.tracebacks import boundary
-from functrans.passes.explanation import measured, short
+from functrans.passes.explanation import measured
 from functrans.passes.inlining import opened
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of, own_cost
@@ -157,19 +157,6 @@ def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int
 
 # --- the report -----------------------------------------------------------------------------------
 
-ROWS = 20  # rows per table
-
-
-def _intensity(cost: EquationCost | LineCost) -> float:
-    """Floating point operations per byte.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).lines[0].intensity, 2)
-      1.33
-    """
-    return cost.flops / cost.bytes if cost.bytes else 0.0
-
 
 class EquationCost(NamedTuple):
     """The total cost of an equation over all steps: its FLOPs, the bytes it reads and writes
@@ -181,7 +168,17 @@ class EquationCost(NamedTuple):
     flops: float
     bytes: float
     peak: int
-    intensity = property(_intensity)
+
+    @property
+    def intensity(self) -> float:
+        """Floating point operations per byte.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).equations[0].intensity, 2)
+          1.33
+        """
+        return self.flops / self.bytes if self.bytes else 0.0
 
 
 class LineCost(NamedTuple):
@@ -193,7 +190,17 @@ class LineCost(NamedTuple):
     flops: float
     bytes: float
     peak: int
-    intensity = property(_intensity)
+
+    @property
+    def intensity(self) -> float:
+        """Floating point operations per byte.
+
+        Example:
+          >>> import functrans as ft, functrans.numpy as jnp
+          >>> round(ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).lines[0].intensity, 2)
+          1.33
+        """
+        return self.flops / self.bytes if self.bytes else 0.0
 
 
 class CostReport(Saved):
@@ -261,9 +268,7 @@ class CostReport(Saved):
 
     def as_html(self) -> str:
         dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]
-        rows = [
-            (short(int(e.flops)), short(int(e.bytes)), short(e.peak), e.equation, e.line) for e in dearest
-        ]
+        rows = [(int(e.flops), int(e.bytes), e.peak, e.equation, e.line) for e in dearest]
         return page(
             "cost",
             [
@@ -274,7 +279,7 @@ class CostReport(Saved):
             ],
         )
 
-    def _totals(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def _totals(self) -> Table:
         rows = [
             ("FLOPs", self.flops, "flops"),
             ("bytes moved", self.moved, "bytes"),
@@ -283,29 +288,21 @@ class CostReport(Saved):
             ("results, bytes", self.results, "results"),
             ("peak memory, bytes", self.peak, "peak"),
         ]
-        shown: list[Sequence[str]] = [
-            (name, short(int(mine)), short(int(self.xla[key])) if key in self.xla else "")
-            for name, mine, key in rows
+        shown: list[Row] = [
+            (name, int(mine), int(self.xla[key]) if key in self.xla else "") for name, mine, key in rows
         ]
-        shown.append(("FLOPs per byte", f"{self.intensity:.3g}", ""))
+        shown.append(("FLOPs per byte", self.intensity, ""))
         return ("", "functrans", "XLA" if self.xla else ""), shown
 
-    def _lines_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def _lines_table(self) -> Table:
         head = ("FLOPs", "bytes", "FLOPs/byte", "in memory", "equations", "line")
         return head, [
-            (
-                short(int(x.flops)),
-                short(int(x.bytes)),
-                f"{x.intensity:.3g}",
-                short(x.peak),
-                str(x.equations),
-                x.line,
-            )
+            (int(x.flops), int(x.bytes), x.intensity, x.peak, str(x.equations), x.line)
             for x in self.lines[:ROWS]
         ]
 
-    def _live_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
-        return ("type", "bytes", "line"), [(t, short(n), line) for t, n, line in self.live]
+    def _live_table(self) -> Table:
+        return ("type", "bytes", "line"), self.live
 
 
 @boundary

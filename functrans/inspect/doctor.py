@@ -154,7 +154,7 @@ def _progress(stream: TextIO, done: int, total: int, name: str) -> None:
 def _table(rows: Sequence[Row]) -> str:
     """Format the rows: problems first, then the largest errors; exact operations in one line."""
     shown = sorted([r for r in rows if r.ulps], key=lambda r: (not r.problem, -r.ulps))
-    cells = [(r.operation, f"{r.ulps:.3g}", f"{r.limit:.3g}", r.problem) for r in shown]
+    cells = [(r.operation, r.ulps, r.limit, r.problem) for r in shown]
     exact = [r.operation for r in rows if not r.ulps]
     text = columns(("operation", "worst ULP", "expected", ""), cells)
     return text + f"\nexact: {', '.join(exact)}"

@@ -15,6 +15,7 @@ from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import brief_with_type, here
 from functrans.ir.tracebacks import boundary
+from functrans.passes.explanation import short
 
 # --- files of this package ------------------------------------------------------------------------
 
@@ -40,7 +41,11 @@ def embedded(data: Any) -> str:
 
 # --- pages ----------------------------------------------------------------------------------------
 
+ROWS = 20  # rows of a table, at most
+
 Block = str | tuple[str, str]
+Row = Sequence[str | float]
+Table = tuple[Sequence[str], Sequence[Row]]  # the names of its columns, and its rows
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --soft: #5b6675; --line: #d8dee6;
@@ -76,10 +81,10 @@ def verdict(text: str, good: bool) -> str:
     return f'<p class="verdict {"good" if good else "bad"}">{escape(text)}</p>'
 
 
-def table(heading: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heading: str, head: Sequence[str], rows: Sequence[Row]) -> str:
     """Return a heading and a table, as HTML."""
     cells = "".join([f"<th>{escape(c)}</th>" for c in head])
-    lines = ["".join([f"<td>{escape(c)}</td>" for c in row]) for row in rows]
+    lines = ["".join([f"<td>{escape(_cell(c))}</td>" for c in row]) for row in rows]
     body = "".join([f"<tr>{line}</tr>" for line in lines])
     return f'<h2>{escape(heading)}</h2><div class="wide"><table><tr>{cells}</tr>{body}</table></div>'
 
@@ -108,13 +113,20 @@ def curve(heading: str, values: Sequence[float]) -> str:
     )
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of text with aligned columns."""
-    lines = [head, *rows]
+def columns(head: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return a table as text with aligned columns."""
+    lines = [head, *[[_cell(c) for c in row] for row in rows]]
     widths = [max([len(r[i]) for r in lines]) for i in range(len(head))]
     return "\n".join(
         ["  ".join([c.ljust(w) for c, w in zip(r, widths, strict=True)]).rstrip() for r in lines]
     )
+
+
+def _cell(x: str | float) -> str:
+    """Return a number with three digits: 1234567 as `1.23 M`, 0.12345 as `0.123`."""
+    if isinstance(x, str):
+        return x
+    return short(x) if isinstance(x, int) else f"{x:.3g}"
 
 
 class Saved(ABC):

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from functrans.caching import cached
-from functrans.inspect.page import Saved, columns, page, table
+from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
 from functrans.inspect.profile.placing import Kernel, Piece, Work
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text, location
@@ -57,7 +57,6 @@ def _seconds(f: Any, x: Any) -> float:
 
 # --- the report -----------------------------------------------------------------------------------
 
-ROWS = 20  # most rows of a table
 NOT_PLACED = "(not placed)"
 _HEAD = ("ms", "share", "calls", "FLOP/s", "bytes/s", "of peak")
 
@@ -197,7 +196,7 @@ class ProfileReport(Saved):
         names = names_of(self.program)
         kernels = [
             (
-                f"{k.milliseconds:.3g}",
+                k.milliseconds,
                 f"{k.calls:g}",
                 k.name,
                 k.kind,
@@ -233,22 +232,13 @@ class ProfileReport(Saved):
             notes.append(_PAGES.format(self.new_pages))
         return notes
 
-    def _table(
-        self, what: str, rows: Sequence[Measured], most: int = ROWS
-    ) -> tuple[Sequence[str], list[Sequence[str]]]:
-        shown: list[Sequence[str]] = []
+    def _table(self, what: str, rows: Sequence[Measured], most: int = ROWS) -> Table:
+        shown: list[Row] = []
         for r in rows[:most]:
-            shown.append(
-                (
-                    f"{r.milliseconds:.3g}",
-                    f"{100 * r.share:.1f} %",
-                    f"{r.calls:g}",
-                    short(int(r.flops_per_second)) if r.flops else "",
-                    short(int(r.bytes_per_second)) if r.bytes else "",
-                    f"{100 * r.of_peak:.1f} %" if r.of_peak else "",
-                    r.name,
-                )
-            )
+            computed = int(r.flops_per_second) if r.flops else ""
+            moved = int(r.bytes_per_second) if r.bytes else ""
+            share, of_peak = f"{100 * r.share:.1f} %", f"{100 * r.of_peak:.1f} %" if r.of_peak else ""
+            shown.append((r.milliseconds, share, f"{r.calls:g}", computed, moved, of_peak, r.name))
             if what == "line":
                 shown += [("", "", "", "", "", "", f"    {line}") for line in r.inside]
         return (*_HEAD, what), shown
