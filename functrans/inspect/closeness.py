@@ -30,7 +30,7 @@ import numpy as np
 
 from functrans.backends import reference
 from functrans.caching import cached
-from functrans.inspect.observers import by_reference, is_key
+from functrans.inspect.observers import by_reference, is_key, narrowed
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
 from functrans.ir.types import dtype_class, is_inexact
@@ -75,16 +75,12 @@ def judge(
         error = _apart(y, ref)
         most = float(error.max(initial=0.0))
         if most > bound:
-            bound += SPREAD * sqrt(_operations(eqn, ref.size)) if bound else 0.0
+            # the operations per element of the result
+            bound += SPREAD * sqrt(own_cost(eqn).flops / max(ref.size, 1)) if bound else 0.0
             most = _arbitrated(eqn, values, k, y, ref, error, bound, _platform(outs[k]))
         if most - bound > worst - limit or not worst:
             worst, limit = most, bound
     return Verdict(worst, limit, expected)
-
-
-def _operations(eqn: Equation, size: int) -> float:
-    """Return the floating point operations per element of the result."""
-    return own_cost(eqn).flops / max(size, 1)
 
 
 def _arbitrated(
@@ -179,11 +175,13 @@ def _apart(y: Any, ref: Any, exact: Any = None) -> Any:
     distance = np.abs(x - (r if exact is None else exact.astype(wide)))
     tiny, _, _ = _numbers(ref.dtype)  # XLA flushes subnormals to zero, NumPy does not
     error = np.where(distance <= tiny, 0.0, distance / _unit(ref, r))
-    if not np.isfinite(distance).all():
-        finite = np.isfinite(x) & np.isfinite(r)
-        same = (x == r) | (np.isnan(x) & np.isnan(r))
-        error = np.where(finite, error, np.where(same, 0.0, np.inf))
-    return error
+    return error if np.isfinite(distance).all() else _where_finite(error, x, r)
+
+
+def _where_finite(error: Any, x: Any, r: Any) -> Any:
+    """Return the errors of finite elements; those of others are 0 if they are the same, else infinite."""
+    same = (x == r) | (np.isnan(x) & np.isnan(r))
+    return np.where(np.isfinite(x) & np.isfinite(r), error, np.where(same, 0.0, np.inf))
 
 
 def _unit(ref: Any, wide: Any = None) -> Any:
@@ -209,13 +207,9 @@ def relative(y: Any, ref: Any) -> float:
     distance = _largest(y - ref)
     if distance == 0.0:
         return 0.0
-    size = _largest(ref)
     if not isfinite(distance):
-        finite = np.isfinite(y) & np.isfinite(ref)
-        same = (y == ref) | (np.isnan(y) & np.isnan(ref))
-        if not (finite | same).all():
-            return float("inf")
-        distance, size = _largest(y[finite] - ref[finite]), _largest(ref[finite])
+        distance, ref = _largest(_where_finite(y - ref, y, ref)), ref[np.isfinite(ref)]
+    size = _largest(ref)
     return distance / size if size else float("inf") if distance else 0.0
 
 
@@ -264,9 +258,7 @@ def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
         outs = list(map(widened, outs))
         if [y.shape for y in outs] == [v.type.shape for v in eqn.outputs]:
             return outs
-    given = zip(values, eqn.inputs, strict=True)
-    narrow = [x if is_key(x) else np.asarray(x).astype(v.type.dtype) for x, v in given]
-    return [widened(y) for y in by_reference(eqn, narrow)]
+    return [widened(y) for y in by_reference(eqn, narrowed(eqn, values))]
 
 
 def widened(x: Any) -> Any:

@@ -136,15 +136,12 @@ def observe(
     keep    : keep the values of all variables in the frames; else free them after their last use
     given   : function applied to constants, arguments and literals before use
     """
-    walk = _Walk(run_one, before, after, keep, given)
     known = zip((*program.constants, *program.inputs), (*program.values, *args), strict=True)
     values = [as_numpy(x, v.type) for v, x in known]
     if given is not None:
         values = [given(x) for x in values]
-    n = len(program.constants)
-    top = Frame(program, None, "", None)
-    top.env.update(zip(program.constants, values, strict=False))
-    return walk.run(top, values[n:])
+    walk = _Walk(run_one, before, after, keep, given)
+    return walk.run(Frame(program, None, "", None), values)
 
 
 class _Walk(NamedTuple):
@@ -157,9 +154,9 @@ class _Walk(NamedTuple):
     given: Any
 
     def run(self, frame: Frame, values: Sequence[Any]) -> list[Any]:
-        """Run a frame's program and return its results."""
+        """Run a frame's program, given its constants and inputs, and return its results."""
         env, program = frame.env, frame.program
-        env.update(zip(program.inputs, values, strict=True))
+        env.update(zip((*program.constants, *program.inputs), values, strict=True))
         done = None if self.keep else memo(program, _last_uses)
         literals = memo(program, _literals, self.given)
         for i, eqn in enumerate(program.equations):
@@ -195,9 +192,7 @@ class _Walk(NamedTuple):
 
         given = [on_host(x) for x in operands]
         if not names:  # a Python callback gets its declared dtypes, also in a float64 run
-            types = [v.type for v in eqn.inputs]
-            pairs = zip(given, types, strict=True)
-            given = [x if is_key(x) else x.astype(t.dtype, copy=False) for x, t in pairs]
+            given = narrowed(eqn, given)
         return eqn.primitive.interpret(run_nested, given, eqn.params)
 
 
@@ -220,6 +215,12 @@ def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Lite
 def on_host(x: Any) -> Any:
     """Return a value as a NumPy array; typed keys stay JAX key arrays."""
     return x if x.__class__ is np.ndarray or is_key(x) else np.asarray(x)
+
+
+def narrowed(eqn: Equation, values: Sequence[Any]) -> list[Any]:
+    """Return operands at the dtypes that an equation declares."""
+    pairs = zip(values, eqn.inputs, strict=True)
+    return [x if is_key(x) else np.asarray(x).astype(v.type.dtype, copy=False) for x, v in pairs]
 
 
 def is_key(x: Any) -> bool:

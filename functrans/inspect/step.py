@@ -20,7 +20,7 @@ from functrans import errors
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
-from functrans.inspect.observers import Place, by_xla, observe, value_of
+from functrans.inspect.observers import Frame, Place, by_xla, observe
 from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import Staged, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
@@ -100,7 +100,11 @@ def step(
       >>> print(y)
       0.0
     """
-    _check_commands(commands)
+    if isinstance(commands, str):  # which would be one command per letter
+        raise errors.InvalidArgument(
+            f"debug.step: commands must be a list of strings, got {brief(commands)}, {here()}\n"
+            f"Write commands={brief(commands.split(';'))}."
+        )
 
     @unchecked()
     def stepped(made: Staged) -> Any:
@@ -111,15 +115,6 @@ def step(
         return made.result([as_type(y, t) for y, t in pairs])  # NumPy's arrays have no weak types
 
     return tool("debug.step", fun, passes, (), stepped)
-
-
-def _check_commands(commands: Any) -> None:
-    """Raise an error for a string, which would be one command per letter."""
-    if isinstance(commands, str):
-        raise errors.InvalidArgument(
-            f"debug.step: commands must be a list of strings, got {brief(commands)}, {here()}\n"
-            f"Write commands={brief(commands.split(';'))}."
-        )
 
 
 def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO) -> Iterator[str]:
@@ -293,16 +288,11 @@ class _Walker:
 
     def _at_break(self, place: Place) -> bool:
         """Is it the first equation of a line, or one of an operation, with a breakpoint?"""
-        if not self.breaks:
-            return False
-        here, previous = _line(place.equation), self.previous
-        same_line = (
-            previous is not None and previous.frame is place.frame and _line(previous.equation) == here
-        )
-        return any(
-            at == place.equation.primitive.name or (not same_line and _is_line(at, here))
-            for at in self.breaks
-        )
+        if place.equation.primitive.name in self.breaks:
+            return True
+        here, before = _line(place.equation), self.previous
+        is_first = before is None or before.frame is not place.frame or _line(before.equation) != here
+        return is_first and any(_is_line(at, here) for at in self.breaks)
 
     def _has(self, program: Program, at: str) -> bool:
         """Is there an equation at a line or of an operation, also in nested programs?"""
@@ -329,15 +319,19 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
     return not file or here[0] == os.path.abspath(file) or here[0].endswith(os.sep + file)
 
 
+def _named(frame: Frame) -> list[dict[str, Var]]:
+    """Return the variables with a value that are arguments, and those that the user's lines assign, the
+    last of each name."""
+    kinds = argument_names(frame.program), result_names(frame.program)
+    return [{known[v]: v for v in frame.env if v in known} for known in kinds]
+
+
 def _names(place: Place) -> list[str]:
     """Return the names that `print` accepts: letters, arguments and assigned names."""
     letter = names_of(place.frames[0].program)
-    here = [v for frame in place.frames for v in frame.env]
-    named: dict[str, None] = {}
-    for frame in place.frames:
-        known = result_names(frame.program) | argument_names(frame.program)
-        named |= dict.fromkeys([known[v] for v in frame.env if v in known])
-    return [*[letter(v) for v in here][-_MOST_NAMES:], *list(named)[-_MOST_NAMES:]]
+    letters = [letter(v) for frame in place.frames for v in frame.env]
+    named = dict.fromkeys([name for frame in place.frames for kind in _named(frame) for name in kind])
+    return [*letters[-_MOST_NAMES:], *list(named)[-_MOST_NAMES:]]
 
 
 def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
@@ -348,11 +342,10 @@ def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
     spelled = name.replace('"', "'")
     found: dict[Var, tuple[Var, Any, str]] = {}
     for frame in reversed(place.frames):
-        arguments, assigned = argument_names(frame.program), result_names(frame.program)
-        last = next((v for v in reversed(frame.env) if assigned.get(v) == name), None)
-        for v in frame.env:
+        meant = [kind.get(spelled) for kind in _named(frame)]
+        for v, value in frame.env.items():
             if letter(v) == name:
-                found.setdefault(v, (v, value_of(v, frame.env), ""))
-            elif v is last or arguments.get(v) == spelled:
-                found.setdefault(v, (v, value_of(v, frame.env), f", which is {letter(v)} here,"))
+                found.setdefault(v, (v, value, ""))
+            elif v in meant:
+                found.setdefault(v, (v, value, f", which is {letter(v)} here,"))
     return list(found.values())

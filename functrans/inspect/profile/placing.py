@@ -86,15 +86,11 @@ class Compiled:
             if (m := _COMPUTATION.match(line)) is not None:
                 computation = m[1]
             elif (m := _OPERATION.match(line)) is not None:
-                self._add(_operation(m[1], m[2], computation))
+                self.operations[m[1]] = found = _operation(m[1], m[2], computation)
+                self._within.setdefault(computation, []).append(found)
+                self._runs |= dict.fromkeys(found.computations, found)
             elif (m := _MODULE.match(line)) is not None:
                 self.name = m[1]
-
-    def _add(self, found: Operation) -> None:
-        self.operations[found.name] = found
-        self._within.setdefault(found.within, []).append(found)
-        for computation in found.computations:
-            self._runs[computation] = found
 
     def directly_in(self, operation: Operation) -> list[Operation]:
         """Return the operations of the computations that it runs or fuses."""
