@@ -221,6 +221,7 @@ class CostReport(Saved):
                 of the compiled program; empty if not requested
     """
 
+    _saved = "flops bytes moved intensity arguments results peak xla unknown lines equations live"
     flops: int
     bytes: int
 
@@ -257,14 +258,6 @@ class CostReport(Saved):
             counts = ", ".join([f"{n} of {name}" for name, n in self.unknown.items()])
             parts.append(f"Not counted, because their cost is unknown: {counts}")
         return "\n\n".join(parts)
-
-    def as_dict(self) -> dict[str, Any]:
-        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla", "unknown")
-        return {name: getattr(self, name) for name in names} | {
-            "lines": [line._asdict() for line in self.lines],
-            "equations": [e._asdict() for e in self.equations],
-            "live": [list(x) for x in self.live],
-        }
 
     def as_html(self) -> str:
         dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]

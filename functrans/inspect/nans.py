@@ -77,6 +77,7 @@ class NanReport(Saved):
     results  : indices of the results that are not finite
     """
 
+    _saved = "verdict findings results"
     findings: Sequence[NanFinding]
     inputs: dict[int, str]
     results: Sequence[int]
@@ -120,12 +121,7 @@ class NanReport(Saved):
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict,
-            "findings": [f._asdict() for f in self.findings],
-            "arguments": {str(i): text for i, text in self.inputs.items()},
-            "results": list(self.results),
-        }
+        return super().as_dict() | {"arguments": {str(i): text for i, text in self.inputs.items()}}
 
     def as_html(self) -> str:
         good = not self.findings and not self.results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -130,12 +130,16 @@ def _cell(x: str | float) -> str:
 
 
 class Saved(ABC):
-    """Base class of reports that can be saved: as data and as a page."""
+    """Base class of reports that can be saved: as data and as a page.
+
+    _saved : the names of the attributes that are the data
+    """
+
+    _saved: str
 
     def __repr__(self) -> str:
         return str(self)
 
-    @abstractmethod
     def as_dict(self) -> dict[str, Any]:
         """Return the report as lists, dicts, strings and numbers.
 
@@ -144,6 +148,7 @@ class Saved(ABC):
           >>> ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).as_dict()["flops"]
           1024
         """
+        return {name: _data(getattr(self, name)) for name in self._saved.split()}
 
     @abstractmethod
     def as_html(self) -> str:
@@ -171,7 +176,7 @@ class Saved(ABC):
         """
         file = file_to_write(path, "a report", ".html", ".json")
         page_wanted = file.suffix.lower() == ".html"
-        text = self.as_html() if page_wanted else json.dumps(_plain(self.as_dict()), indent=1)
+        text = self.as_html() if page_wanted else json.dumps(_data(self.as_dict(), _finite), indent=1)
         file.write_text(text if page_wanted else text + "\n", encoding="utf-8")
 
 
@@ -190,10 +195,15 @@ def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
     return file
 
 
-def _plain(x: Any) -> Any:
-    """Convert data for JSON, with non-finite numbers as strings."""
-    if isinstance(x, float) and not math.isfinite(x):
-        return str(x)
+def _data(x: Any, number: Callable[[Any], Any] = lambda n: n) -> Any:
+    """Return named tuples as dicts, sequences as lists, and `number` of what they hold."""
+    if hasattr(x, "_asdict"):
+        x = x._asdict()
     if isinstance(x, dict):
-        return {k: _plain(v) for k, v in x.items()}
-    return [_plain(v) for v in x] if isinstance(x, (list, tuple)) else x
+        return {k: _data(v, number) for k, v in x.items()}
+    return [_data(v, number) for v in x] if isinstance(x, (list, tuple)) else number(x)
+
+
+def _finite(x: Any) -> Any:
+    """Return a number for JSON, which has no infinity and no NaN."""
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x

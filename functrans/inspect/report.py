@@ -89,6 +89,7 @@ class Report(Saved):
     parted    : where the control flow of XLA and the float64 reference differs (branch, step count)
     """
 
+    _saved = "ok verdict first amplified parted results worst"
     program: Program
     first: Finding | None
     worst: Sequence[Finding]
@@ -147,19 +148,8 @@ class Report(Saved):
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        growth = self.amplified
-        return {
-            "ok": self.ok,
-            "verdict": self.verdict,
-            "first": self.first and self.first._asdict(),
-            "amplified": growth and {**growth._asdict(), "finding": growth.finding._asdict()},
-            "parted": self.parted,
-            "results": [r._asdict() for r in self.results],
-            "equations compared": self.count,
-            "worst": [f._asdict() for f in self.worst],
-            "accumulated error": list(self.curve),
-            "program": str(self.program),
-        }
+        compared = {"equations compared": self.count, "accumulated error": list(self.curve)}
+        return super().as_dict() | compared | {"program": str(self.program)}
 
     def as_html(self) -> str:
         body: list[Block] = [verdict(self.verdict, self.ok)]

@@ -111,6 +111,7 @@ class ProfileReport(Saved):
                    is one kernel
     """
 
+    _saved = "milliseconds profiled busy repeats new_pages machine lines operations equations"
     kernels: Sequence[Kernel]
     program: Program
     repeats: int
@@ -181,16 +182,10 @@ class ProfileReport(Saved):
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("milliseconds", "profiled", "busy", "repeats", "new_pages")
-        tables = ("lines", "operations", "equations")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "machine": self.machine._asdict(),
-            **{name: [row._asdict() for row in getattr(self, name)] for name in tables},
-            "kernels": [
-                k._asdict() | {"equations": [line_text(e.source) for e in k.equations]} for k in self.kernels
-            ],
-        }
+        kernels = [
+            k._asdict() | {"equations": [line_text(e.source) for e in k.equations]} for k in self.kernels
+        ]
+        return super().as_dict() | {"kernels": kernels}
 
     def as_html(self) -> str:
         names = names_of(self.program)
