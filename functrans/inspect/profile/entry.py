@@ -18,17 +18,7 @@ import jax
 from functrans import errors
 from functrans.api.jit import How, jit_options
 from functrans.backends.xla import executable, with_names
-from functrans.inspect.profile.placing import (
-    FREE,
-    MOST,
-    Compiled,
-    Span,
-    costs_of,
-    kernels,
-    numbered,
-    pieces,
-    recorded,
-)
+from functrans.inspect.profile import placing
 from functrans.inspect.profile.report import ProfileReport, machine
 from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Program, hoist_constants
@@ -111,7 +101,7 @@ def profile(
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     _check_repeatable(made.program, repeats)
     program = located(made.program)
-    marked, equations = numbered(program)
+    marked, equations = placing.numbered(program)
     closed, constants = hoist_constants(marked)
     if how is not None and how.plain:
         closed = plain(closed)
@@ -130,26 +120,26 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     before = _pages_handed()
     plainly = _clock(run, repeats)
     pages = (_pages_handed() - before) // repeats if device.platform == "cpu" else 0
-    compiled = Compiled(runs.as_text())
+    compiled = placing.Compiled(runs.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
-    found = kernels(compiled, spans, equations)
-    costs = costs_of(program, compiled, found)
+    found = placing.kernels(compiled, spans, equations)
+    costs = placing.costs_of(program, compiled, found)
     speeds = machine(device)
-    placed = found, pieces(found, costs, speeds.flops / speeds.bytes), costs
+    placed = found, placing.pieces(found, costs, speeds.flops / speeds.bytes), costs
     return ProfileReport(program, placed, (plainly, under), times, speeds, pages)
 
 
 def _seen(
-    run: Callable[[], Any], repeats: int, compiled: Compiled, device: Any
-) -> tuple[list[Span], float, int]:
+    run: Callable[[], Any], repeats: int, compiled: placing.Compiled, device: Any
+) -> tuple[list[placing.Span], float, int]:
     """Return the operations of some runs, the profiled milliseconds of one, and their number."""
     taken: list[float] = []
 
     def timed() -> Any:
         taken.append(_clock(run, 1))
 
-    spans = recorded(timed, 1, compiled.name)
-    if not spans and any(o.kind not in FREE for o in compiled.operations.values()):
+    spans = placing.recorded(timed, 1, compiled.name)
+    if not spans and any(o.kind not in placing.FREE for o in compiled.operations.values()):
         raise errors.NotMeasured(
             f"JAX's profiler recorded no operation on {device.device_kind} ({device.platform}), "
             f"{here()}\n"
@@ -157,11 +147,11 @@ def _seen(
             "profile on the CPU (JAX_PLATFORMS=cpu), or estimate the cost without running the "
             "program: ft.cost."
         )
-    if len(spans) > MOST:
+    if len(spans) > placing.MOST:
         return spans, taken[0], 1
-    times = min(repeats, max(1, MOST // max(len(spans), 1)))
+    times = min(repeats, max(1, placing.MOST // max(len(spans), 1)))
     taken.clear()
-    spans = recorded(timed, times, compiled.name)
+    spans = placing.recorded(timed, times, compiled.name)
     return spans, median(taken), times
 
 

@@ -210,8 +210,7 @@ def returned(program: Program | None, texts: Sequence[str]) -> str:
     results = None if arguments is None else arguments.results
     if results is not None and results.num_leaves == len(texts):
         try:
-            tree = pytrees.unflatten(results, [ast.parse(t, mode="eval").body for t in texts])
-            return ast.unparse(_spelled(tree))
+            return _spelled(pytrees.unflatten(results, texts))
         except _NotPlain:
             pass
     return ", ".join(texts) if texts else "()"
@@ -221,18 +220,14 @@ class _NotPlain(Exception):
     """The tree contains a class other than dict, list and tuple."""
 
 
-def _spelled(tree: Any) -> ast.expr:
-    if tree is None:
-        return ast.Constant(None)
-    if isinstance(tree, ast.expr):
-        return tree
-    if type(tree) is dict:
-        keys = [ast.Constant(k) for k in tree if type(k) in (str, int, bool)]
-        if len(keys) == len(tree):
-            return ast.Dict(keys, list(map(_spelled, tree.values())))  # type: ignore[arg-type]
+def _spelled(tree: Any) -> str:
+    if tree is None or isinstance(tree, str):
+        return str(tree)
+    if type(tree) is dict and all(type(k) in (str, int, bool) for k in tree):
+        return f"{{{', '.join([f'{k!r}: {_spelled(v)}' for k, v in tree.items()])}}}"
     if type(tree) in (list, tuple):
-        kind = ast.List if type(tree) is list else ast.Tuple
-        return kind(list(map(_spelled, tree)), ast.Load())
+        inside = ", ".join(map(_spelled, tree))
+        return f"[{inside}]" if type(tree) is list else f"({inside}{',' * (len(tree) == 1)})"
     raise _NotPlain
 
 

@@ -28,17 +28,8 @@ import jax
 import numpy as np
 
 from functrans import errors
-from functrans.inspect.python_source import naming
+from functrans.inspect.python_source import lift, naming
 from functrans.inspect.python_source.copies import Copies
-from functrans.inspect.python_source.lift import (
-    WRITTEN_OUT,
-    NotLiftable,
-    Operand,
-    array_text,
-    dtype_text,
-    function_name,
-    of_literal,
-)
 from functrans.ir.check import check_program
 from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
@@ -93,12 +84,12 @@ class File:
 
     def array(self, array: np.ndarray) -> str:
         """Return an array: as numbers if small, else as a name defined above."""
-        if array.size <= WRITTEN_OUT:
-            return array_text(array, self.imports)
+        if array.size <= lift.WRITTEN_OUT:
+            return lift.array_text(array, self.imports)
         name = self.names.new("c")
         self.imports.add("base64")
         raw = repr(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
-        dtype = dtype_text(array.dtype, self.imports)
+        dtype = lift.dtype_text(array.dtype, self.imports)
         self.constants.append(
             f"{name} = np.frombuffer(base64.b64decode({raw}), {dtype}).reshape({array.shape})"
         )
@@ -135,7 +126,7 @@ class Function:
         self.comment: str = ""  # the last one
         self.text: list[str] = []
         self.depth = 1
-        self.env: dict[Var, Operand] = {}
+        self.env: dict[Var, lift.Operand] = {}
         self.uses: dict[Any, list[Equation]] = readers_of(program)
         repeats = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
         self.repeated: set[Var] = {e.outputs[0] for e in repeats}
@@ -172,8 +163,8 @@ class Function:
             made.append(f"{_INDENT}{name} = np.asarray({read}, {self.dtype(v.type.dtype)})  # {note}")
         return made
 
-    def _operand(self, v: Any) -> Operand:
-        return of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
+    def _operand(self, v: Any) -> lift.Operand:
+        return lift.of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
 
     def _named(self, v: Var) -> str:
         """Return a new name for a value."""
@@ -185,12 +176,12 @@ class Function:
             name = self._named(v)
             self.line(f"{name} = {text}")
             text = name
-        self.env[v] = Operand(text, word_type(v.type))
+        self.env[v] = lift.Operand(text, word_type(v.type))
 
     def _write(self, e: Equation) -> None:
         hint = self._broadcast(e)
         if hint is not None:
-            self.env[e.outputs[0]] = Operand(hint, word_type(e.outputs[0].type))
+            self.env[e.outputs[0]] = lift.Operand(hint, word_type(e.outputs[0].type))
             return
         about = naming.comment(e, self.file.one_file)
         if about and about != self.comment:
@@ -205,7 +196,7 @@ class Function:
             for v, text in zip(e.outputs, [made] if isinstance(made, str) else made, strict=True):
                 self._define(v, text)
 
-    def _made(self, xs: list[Operand]) -> Any:
+    def _made(self, xs: list[lift.Operand]) -> Any:
         """Return what the `numpy_source` of the equation's primitive returns, given its operands."""
         primitive, params = self.equation.primitive, self.equation.params
         if isinstance(primitive, Moving) and is_key_dtype(self.equation.inputs[0].type.dtype):
@@ -217,7 +208,7 @@ class Function:
             return self._interpreted(primitive, xs, params)
         return self.reference(primitive, xs, params)
 
-    def _interpreted(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> str:
+    def _interpreted(self, primitive: Any, xs: Sequence[lift.Operand], params: dict[str, Any]) -> str:
         """Write an operation that runs one program on its operands as a call of its function."""
         values = [jax.ShapeDtypeStruct(v.type.shape, v.type.dtype) for v in self.equation.inputs]
         names = {id(v): x for v, x in zip(values, xs, strict=True)}
@@ -282,11 +273,11 @@ class Function:
         return self.names.letter()
 
     def dtype(self, dtype: Any) -> str:
-        return dtype_text(dtype, self.file.imports)
+        return lift.dtype_text(dtype, self.file.imports)
 
     def twin(self, function: Any) -> str | None:
         """Return the name of the NumPy or SciPy function; None if there is none."""
-        return function_name(function, self.file.imports)
+        return lift.function_name(function, self.file.imports)
 
     def is_own(self, dtype: Any) -> bool:
         """Return whether it is one of NumPy's own dtypes, which Python numbers do not widen."""
@@ -307,7 +298,7 @@ class Function:
         name = self.file.function(program, role)
         return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
 
-    def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
+    def reference(self, primitive: Any, xs: Sequence[lift.Operand], params: dict[str, Any]) -> Any:
         """Return a call of a copy of the primitive's reference."""
         call = self.copied(primitive.reference, xs, params)
         return [f"{call}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else call
@@ -316,7 +307,7 @@ class Function:
         """Return a call of a copy of a function of NumPy arrays."""
         try:
             return self.file.copies.call(function, [getattr(x, "full", x) for x in xs], options)
-        except NotLiftable as error:
+        except lift.NotLiftable as error:
             raise self.unwritable() from error
 
     def unwritable(self) -> errors.NotSupported:
