@@ -51,14 +51,15 @@ class Schedule(NamedTuple):
 def schedule(program: Program) -> Schedule:
     """Simulate the memory use of a program's equations in order."""
     roots = _roots(program)
-    last = _last_reads(program, roots)
+    reads = [_read(e, roots) for e in program.equations]
+    last = {v: i for i, read in enumerate(reads) for v in read}
+    last |= dict.fromkeys([r for v in program.outputs for r in _of(v, roots)], len(reads))
     live: dict[Var, int] = {}
     peak, at, moved, now = 0, -1, 0, 0
     worst: Sequence[Var] = ()
     used = []
-    for i, eqn in enumerate(program.equations):
+    for i, (eqn, read) in enumerate(zip(program.equations, reads, strict=True)):
         made = [v for v in eqn.outputs if v not in roots]
-        read = dict.fromkeys([r for v in eqn.inputs for r in _of(v, roots)])
         dying = [v for v in read if last[v] == i and v in live]
         inside, passed = _inside(eqn)
         if inside or made:
@@ -124,6 +125,13 @@ def _of(v: Any, roots: dict[Var, tuple[Var, ...]]) -> Iterable[Var]:
     return roots.get(v, (v,))
 
 
+def _read(e: Equation, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, None]:
+    """Return the values that an equation reads from memory: none for a virtual value, whose operands are
+    read by its user."""
+    is_virtual = len(e.outputs) == 1 and e.outputs[0] in roots
+    return {} if is_virtual else dict.fromkeys([r for v in e.inputs for r in _of(v, roots)])
+
+
 def _is_fused(e: Equation) -> bool:
     """Return whether an operation is elementwise, or only moves elements."""
     p = e.primitive
@@ -132,19 +140,6 @@ def _is_fused(e: Equation) -> bool:
     if isinstance(p, Elementwise):
         return True
     return own_cost(e).flops == 0
-
-
-def _last_reads(program: Program, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, int]:
-    """Return the index of the last equation that reads each value in memory; results stay live."""
-    last: dict[Var, int] = {}
-    for i, e in enumerate(program.equations):
-        if len(e.outputs) == 1 and e.outputs[0] in roots:
-            continue  # a virtual value: its operands are read by its user
-        for v in e.inputs:
-            last.update(dict.fromkeys(_of(v, roots), i))
-    for v in program.outputs:
-        last.update(dict.fromkeys(_of(v, roots), len(program.equations)))
-    return last
 
 
 def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int:

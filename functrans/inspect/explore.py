@@ -6,6 +6,7 @@ import inspect
 import linecache
 import os
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -202,25 +203,26 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
 
 def of_source(lines: Lines, cost: Stage) -> Stage:
     """Return the source of the functions of all equations, with the costs of one stage."""
-    totals: dict[int, tuple[int, int]] = {}
-    took: dict[int, float] = {}
+    flops: Counter[int] = Counter()
+    moved: Counter[int] = Counter()
+    took: defaultdict[int, float] = defaultdict(float)
     for e, ms in lines.times.items():
-        took[lines.of(e)] = took.get(lines.of(e), 0.0) + ms
+        took[lines.of(e)] += ms
     for r in cost.rows:
         if r.source >= 0 and not r.inside:
-            flops, moved = totals.get(r.source, (0, 0))
-            totals[r.source] = flops + r.flops, moved + r.bytes
-    wanted: dict[str, set[int]] = {}
+            flops[r.source] += r.flops
+            moved[r.source] += r.bytes
+    wanted: defaultdict[str, set[int]] = defaultdict(set)
     for code in lines.codes:
         try:
             block, first = inspect.getsourcelines(code)
         except (OSError, TypeError):
             continue
         first = max(first, 1)
-        wanted.setdefault(code.co_filename, set()).update(range(first, first + len(block)))
+        wanted[code.co_filename].update(range(first, first + len(block)))
     for file, line in lines.numbers:
         if linecache.getline(file, line):
-            wanted.setdefault(file, set()).add(line)
+            wanted[file].add(line)
     rows: list[Row] = []
     for file, numbers in wanted.items():
         rows.append(Row(file.rpartition("/")[2], 0, -2, inside=0))
@@ -230,7 +232,7 @@ def of_source(lines: Lines, cost: Stage) -> Stage:
                 rows.append(Row("⋯", 1, -2))
             text = linecache.getline(file, n).rstrip("\n").expandtabs(4)
             source = lines.numbers.get((file, n), -2)
-            costs = *totals.get(source, (0, 0)), 0, round(took.get(source, 0.0), 6)
+            costs = flops[source], moved[source], 0, round(took[source], 6)
             rows.append(Row(f"{n:>4}  {cut(text, LONGEST)}", 1, source, "", *costs))
             before = n
         rows[at] = rows[at]._replace(inside=len(rows) - at - 1)

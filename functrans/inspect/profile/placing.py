@@ -10,7 +10,7 @@ import re
 import tempfile
 import warnings
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -282,9 +282,9 @@ def kernels(compiled: Compiled, spans: Sequence[Span], equations: Sequence[Equat
     seen = {s.name for s in spans}
     holders = {o.name for n in seen & operations.keys() for o in compiled.around(operations[n])}
     holders |= {n for n, o in operations.items() if o.kind in LOOPS_AND_BRANCHES}
-    by_run: dict[int, list[Span]] = {}
+    by_run: defaultdict[int, list[Span]] = defaultdict(list)
     for s in spans:
-        by_run.setdefault(s.run, []).append(s)
+        by_run[s.run].append(s)
     times = [at_work(run, holders) for run in by_run.values()]
     counts = [Counter([s.name for s in run]) for run in by_run.values()]
     found = []
@@ -370,30 +370,21 @@ def _steps(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> dic
 def _outside(program: Program, found: Sequence[Kernel]) -> dict[Equation, float]:
     """Return the fraction of an equation's bytes that it reads from or writes to memory, rather
     than within all of its kernels."""
-    within: dict[Equation | None, set[str]] = {}
+    within: defaultdict[Equation | None, set[str]] = defaultdict(set)  # the kernels of an equation
     for k in found:
         for e in k.equations:
-            within.setdefault(e, set()).add(k.name)
+            within[e].add(k.name)
     parts: dict[Equation, float] = {}
     for p in with_nested(program):
         makers = {v: e for e in p.equations for v in e.outputs}
         results = set(p.outputs)
         readers = readers_of(p)
         for e in p.equations:
-            mine, size = within.get(e), own_cost(e).bytes
+            mine, size = within[e], own_cost(e).bytes
             if not mine or not size:
                 continue
-            stays = [v for v in e.inputs if v.__class__ is not Var or mine <= _of(makers.get(v), within)]
-            stays += [
-                v
-                for v in e.outputs
-                if v not in results
-                and v in readers
-                and all(_of(r, within) and _of(r, within) <= mine for r in readers[v])
-            ]
+            stays = [v for v in e.inputs if v.__class__ is not Var or mine <= within[makers.get(v)]]
+            read = [v for v in e.outputs if v not in results and v in readers]
+            stays += [v for v in read if all(within[r] and within[r] <= mine for r in readers[v])]
             parts[e] = max(0.0, 1 - bytes_of(*[v.type for v in stays]) / size)
     return parts
-
-
-def _of(e: Equation | None, within: dict[Equation | None, set[str]]) -> set[str]:
-    return within.get(e, set())
