@@ -131,11 +131,21 @@ def function_name(function: Any, imports: set[str]) -> str | None:
 
 def is_ours(function: Any) -> bool:
     """Return whether it is a function or method of this library, or of a user's module: to be copied."""
-    while not isinstance(function, types.FunctionType):
-        function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
-        if function is None:
-            return False
-    return function.__module__.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
+    function, _ = plain(function)
+    others = ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
+    return function is not None and function.__module__.partition(".")[0] not in others
+
+
+def plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a Python function, None if it is of another kind; and the object of a method, its first
+    argument."""
+    given: tuple[Any, ...] = ()
+    while not isinstance(function, types.FunctionType | None):
+        if isinstance(function, types.MethodType):
+            function, given = function.__func__, (function.__self__, *given)
+        else:
+            function = getattr(function, "__wrapped__", None)
+    return function, given
 
 
 # --- operands -------------------------------------------------------------------------------------
