@@ -23,7 +23,7 @@ from functrans.backends.reference import as_numpy
 from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, line_text
-from functrans.ir.text import names_of, nested, show_equation
+from functrans.ir.text import Names, names_of, nested, show_equation
 from functrans.ir.types import is_key_dtype
 from functrans.tracer import CONCRETE
 
@@ -90,17 +90,21 @@ class Place:
         return " > ".join([*parts, _named(self)])
 
     @property
+    def names(self) -> Names:
+        """The names of variables in the text of the whole program."""
+        return names_of(self.frames[0].program)
+
+    @property
     def text(self) -> str:
         """The equation as in the text of the whole program, without nested programs."""
-        return show_equation(self.equation, names_of(self.frames[0].program))
+        return show_equation(self.equation, self.names)
 
     @property
     def arguments(self) -> str:
         """The operands that are arguments of the function: `a is params['w'], b is x`."""
-        names = argument_names(self.frame.program)
-        letter = names_of(self.frames[0].program)
-        given = [v for v in dict.fromkeys(self.equation.inputs) if v in names]
-        return ", ".join([f"{letter(v)} is {names[v]}" for v in given])
+        known = argument_names(self.frame.program)
+        given = [v for v in dict.fromkeys(self.equation.inputs) if v in known]
+        return ", ".join([f"{self.names(v)} is {known[v]}" for v in given])
 
     @property
     def source(self) -> str:

@@ -11,6 +11,7 @@ import bdb
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, TextIO
 
 import jax
@@ -25,7 +26,7 @@ from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import Staged, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
-from functrans.ir.text import names_of, show_equation, with_nested
+from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.pipeline import Choice
 from functrans.primitives.custom.calls import as_type
@@ -52,7 +53,7 @@ _MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as p
 _COMMANDS = ("args", "next", "out", "continue", "break", "print", "list", "where", "quit", "help")
 _SHORT = {name[0]: name for name in _COMMANDS} | {"s": "into", "step": "into", "?": "help"}
 
-Stop = Callable[[Place], bool]
+Stop = tuple[float, int]  # (depth, n): at the n-th equation in so many frames at most
 
 
 @boundary
@@ -146,7 +147,7 @@ class _Walker:
         self.breaks: list[str] = []
         self.search = Search(infinities=True)
         self.to_nan = False
-        self.stop_at: Stop = lambda place: True
+        self.stop_at: Stop = (inf, 1)
         self.shown: Place | None = None  # the place stopped at, not yet run
         self.last = ""
         self.previous: Place | None = None
@@ -160,7 +161,10 @@ class _Walker:
         """Stop here, if a breakpoint or the last command says so."""
         at_break = self._at_break(place)
         self.previous = place
-        if at_break or self.stop_at(place):
+        depth, left = self.stop_at
+        left -= len(place.frames) <= depth
+        self.stop_at = depth, left
+        if at_break or left <= 0:
             self.shown = place
             self._show(place)
             self._ask(place)
@@ -169,9 +173,8 @@ class _Walker:
         """Print the results of an equation stopped at; stop after one that produced a NaN."""
         if place is self.shown:
             self.shown = None
-            names = names_of(place.frames[0].program)
             for v, y in zip(place.equation.outputs, outs, strict=True):
-                self.say(f"    {names(v)} = {summary(y, v.type)}")
+                self.say(f"    {place.names(v)} = {summary(y, v.type)}")
         if self.to_nan and (made := self.search.made(place, values, outs)):
             self.to_nan = False
             self.say(f"{made} made by")
@@ -205,24 +208,16 @@ class _Walker:
         self.stop_at = stop
 
     def do_next(self, place: Place, argument: str) -> Stop:
-        depth, left = _depth(place), int(argument) if argument.isdigit() else 1
-
-        def stop(here: Place) -> bool:
-            nonlocal left
-            left -= _depth(here) <= depth
-            return left <= 0
-
-        return stop
+        return len(place.frames), int(argument) if argument.isdigit() else 1
 
     def do_into(self, place: Place, argument: str) -> Stop:
-        return lambda here: True
+        return inf, 1
 
     def do_out(self, place: Place, argument: str) -> Stop:
-        depth = _depth(place)
-        return lambda here: _depth(here) < depth
+        return len(place.frames) - 1, 1
 
     def do_continue(self, place: Place, argument: str) -> Stop:
-        return lambda here: False
+        return 0, 1
 
     def do_nan(self, place: Place, argument: str) -> Stop:
         self.to_nan = True
@@ -253,20 +248,18 @@ class _Walker:
             self.say(f"no variable {argument!r} has a value here; known: {known}")
 
     def do_args(self, place: Place, argument: str) -> None:
-        names = names_of(place.frames[0].program)
         found = argument_names(place.frame.program)
         for v, name in found.items():
-            self.say(f"{names(v)} = {name}: {v.type}")
+            self.say(f"{place.names(v)} = {name}: {v.type}")
         if not found:
             self.say("the arguments of this program have no names")
 
     def do_list(self, place: Place, argument: str) -> None:
         around = int(argument) if argument.isdigit() else 5
-        names = names_of(place.frames[0].program)
         equations = place.frame.program.equations
         for i in range(max(0, place.index - around), min(len(equations), place.index + around + 1)):
             mark = "->" if i == place.index else "  "
-            self.say(f"{mark} {i:4}  {show_equation(equations[i], names)}")
+            self.say(f"{mark} {i:4}  {show_equation(equations[i], place.names)}")
 
     def do_where(self, place: Place, argument: str) -> None:
         for frame in place.frames[1:]:
@@ -303,10 +296,6 @@ class _Walker:
         )
 
 
-def _depth(place: Place) -> int:
-    return len(place.frames)
-
-
 def _line(e: Equation) -> tuple[str, int] | None:
     return None if e.source is None else (e.source[0].co_filename, line_of(e.source))
 
@@ -328,8 +317,7 @@ def _named(frame: Frame) -> list[dict[str, Var]]:
 
 def _names(place: Place) -> list[str]:
     """Return the names that `print` accepts: letters, arguments and assigned names."""
-    letter = names_of(place.frames[0].program)
-    letters = [letter(v) for frame in place.frames for v in frame.env]
+    letters = [place.names(v) for frame in place.frames for v in frame.env]
     named = dict.fromkeys([name for frame in place.frames for kind in _named(frame) for name in kind])
     return [*letters[-_MOST_NAMES:], *list(named)[-_MOST_NAMES:]]
 
@@ -338,8 +326,7 @@ def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
     """Return the variables with this name that have a value in this or an enclosing frame, each
     with a note on its letter. A name is a letter, an argument, or a name that a user line assigns.
     """
-    letter = names_of(place.frames[0].program)
-    spelled = name.replace('"', "'")
+    letter, spelled = place.names, name.replace('"', "'")
     found: dict[Var, tuple[Var, Any, str]] = {}
     for frame in reversed(place.frames):
         meant = [kind.get(spelled) for kind in _named(frame)]
