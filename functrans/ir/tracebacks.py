@@ -15,6 +15,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from traceback import walk_tb
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
@@ -233,11 +234,7 @@ def _came_from_below(error: Exception) -> bool:
     tb = error.__traceback__.tb_next if error.__traceback__ else None  # the first frame is `call`
     if tb is None:  # its frames are hidden already, or Python rejected the arguments
         return isinstance(error, errors.FunctransError)
-    while tb is not None:
-        if is_users(tb.tb_frame.f_code):
-            return False
-        tb = tb.tb_next
-    return True
+    return not any(is_users(frame.f_code) for frame, _ in walk_tb(tb))
 
 
 def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

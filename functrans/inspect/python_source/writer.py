@@ -39,7 +39,7 @@ from functrans.passes.rewrite import readers_of
 from functrans.primitives.base import Primitive
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.random.bits import word_type
-from functrans.primitives.shape.moving import Moving
+from functrans.primitives.shape.moving import Moving, with_axes
 
 _INDENT = "    "
 
@@ -231,14 +231,8 @@ class Function:
         uses = self.uses[v]
         if v in self.returned or not uses or not all(self._repeats(u, v) for u in uses):
             return None
-        shape, dimensions = e.params["shape"], e.params["dimensions"]
-        text = self._operand(x).full
-        places = [":" if d in dimensions else "None" for d in range(len(shape))]
-        while places and places[0] == "None":
-            places.pop(0)
-        if "None" not in places:
-            return text
-        return f"{text}[{', '.join(places)}]" if text.isidentifier() else None
+        text, axes = self._operand(x).full, with_axes(e.params["shape"], e.params["dimensions"])
+        return text + axes if text.isidentifier() or not axes else None
 
     def _repeats(self, use: Equation, v: Var) -> bool:
         """Return whether NumPy broadcasts operand v because another one has the full shape."""
