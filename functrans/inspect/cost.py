@@ -5,7 +5,7 @@ In: a function and the types of its arguments. Out: a `CostReport`. Nothing is r
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -343,18 +343,15 @@ def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
     """Return XLA's analyses of the compiled program, as far as the backend provides them."""
     function: Any = executable(program)  # a jitted function
     compiled = function.lower(*program.values, *values).compile()
-    says: dict[str, float] = {}
     counted = compiled.cost_analysis() or {}
-    for name, key in (("flops", "flops"), ("bytes", "bytes accessed")):
-        if counted.get(key, -1) >= 0:  # -1: unknown, because of a custom call
-            says[name] = counted[key]
+    says: dict[str, float] = {"flops": counted.get("flops", -1), "bytes": counted.get("bytes accessed", -1)}
+    says = {name: n for name, n in says.items() if n >= 0}  # -1: unknown, because of a custom call
     memory = compiled.memory_analysis()
     if memory is not None:
-        says["arguments"] = memory.argument_size_in_bytes
-        says["results"] = memory.output_size_in_bytes
+        says["arguments"] = arguments = memory.argument_size_in_bytes
+        says["results"] = results = memory.output_size_in_bytes
         says["temporary"] = memory.temp_size_in_bytes
-        shared = memory.alias_size_in_bytes
-        says["peak"] = says["arguments"] + says["results"] + says["temporary"] - shared
+        says["peak"] = arguments + results + memory.temp_size_in_bytes - memory.alias_size_in_bytes
     return says
 
 
@@ -388,15 +385,13 @@ def equation_costs(program: Program) -> list[tuple[Equation, EquationCost]]:
 
 
 def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
-    by_line: dict[str, list[EquationCost]] = {}
+    by_line: defaultdict[str, list[EquationCost]] = defaultdict(list)
     for e in equations:
-        by_line.setdefault(e.line, []).append(e)
-    lines = [
-        LineCost(
-            line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]), max([e.peak for e in es])
-        )
-        for line, es in by_line.items()
-    ]
+        by_line[e.line].append(e)
+    lines = []
+    for line, es in by_line.items():
+        flops, moved, peaks = zip(*[(e.flops, e.bytes, e.peak) for e in es], strict=True)
+        lines.append(LineCost(line, len(es), sum(flops), sum(moved), max(peaks)))
     return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
 
 

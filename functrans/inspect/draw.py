@@ -107,11 +107,10 @@ def of_equations(program: Program, counter: Iterator[int] | None = None) -> Grap
     places = argument_names(program)
     for kind, given in (("input", program.inputs), ("constant", program.constants)):
         for v in given:
-            typed = names.typed(v)
-            if v in used and v in places:
-                g.made[v] = g.add(kind, _end(places[v]), cut(typed, _LONGEST), f"{kind} {places[v]}")
-            elif v in used:
-                g.made[v] = g.add(kind, typed, "", kind)
+            typed, place = names.typed(v), places.get(v)
+            shown = (_end(place), cut(typed, _LONGEST), f"{kind} {place}") if place else (typed, "", kind)
+            if v in used:
+                g.made[v] = g.add(kind, *shown)
     for e in program.equations:
         told = [show_equation(e, names), provenance(e), text_of(e.source)]
         about = "\n".join([*told, *e.primitive.listing(e.params)]).strip()

@@ -26,7 +26,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, here
-from functrans.ir.text import defaults, number_at, object_shown
+from functrans.ir.text import defaults, number_at, object_shown, unnested
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 from functrans.typing import PyTree
 
@@ -108,24 +108,18 @@ class _Parser:
     # --- programs and equations
 
     def parse(self) -> Program:
+        def whole() -> Generator[Any, Program, None]:
+            yield (yield ())
+
         self.skip_lines()
-        running = [self.program()]
-        made: Any = None
-        while running:  # a stack instead of recursion: programs may be nested to any depth
-            try:
-                running[-1].send(made)
-                made = None
-                running.append(self.program())
-            except StopIteration as done:
-                made = done.value
-                running.pop()
+        made = next(unnested(whole(), self.program))
         self.skip_lines()
         if self.kinds[self.at] != "end":
             self.fail("the end of the text")
         return made
 
-    def program(self) -> Generator[None, Program, Program]:
-        """Parse a program; yield at the start of each nested one and receive it."""
+    def program(self) -> Generator[tuple[()], Program, Program]:
+        """Parse a program; yield () at the start of each nested one and receive it."""
         self.mark("program")
         name = self.take("name") or ""
         tag = self.take("tag")
@@ -197,7 +191,7 @@ class _Parser:
         self.at += 1
         return found
 
-    def block(self, params: dict[str, Any]) -> Generator[None, Program, None]:
+    def block(self, params: dict[str, Any]) -> Generator[tuple[()], Program, None]:
         """Parse the nested programs of an equation and add them to its parameters."""
         self.mark("{")
         self.skip_lines()
@@ -213,10 +207,10 @@ class _Parser:
             params[name] = (*params.get(name, ()), made) if several else made
             self.skip_lines()
 
-    def nested(self) -> Generator[None, Program, Program]:
+    def nested(self) -> Generator[tuple[()], Program, Program]:
         tag = self.words[self.at]
         if self.kinds[self.at] != "tag":
-            return (yield)
+            return (yield ())
         if tag not in self.programs:
             self.fail("the number of an earlier program")
         self.at += 1

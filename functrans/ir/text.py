@@ -64,15 +64,20 @@ def show(program: Program, sources: bool = False) -> str:
     return "\n".join(unnested(writer.program(program, "", ""), writer.program))
 
 
-def unnested(first: Generator[Any, None, None], enter: Any) -> Iterator[Any]:
-    """Run generators that yield items, or tuples: the arguments of a nested generator to run first.
-    Uses a stack instead of recursion, so programs can be nested to any depth."""
-    stack = [first]
+def unnested(first: Generator[Any, Any, Any], enter: Any) -> Iterator[Any]:
+    """Run generators that yield items, or tuples: the arguments of a nested generator to run first,
+    whose result is sent back. Uses a stack instead of recursion, so programs can be nested to any
+    depth."""
+    stack, result = [first], None
     while stack:
-        item = next(stack[-1], None)
-        if item is None:
+        try:
+            item = stack[-1].send(result)
+            result = None
+        except StopIteration as done:
+            result = done.value
             stack.pop()
-        elif item.__class__ is tuple:
+            continue
+        if item.__class__ is tuple:
             stack.append(enter(*item))
         else:
             yield item
