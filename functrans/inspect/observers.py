@@ -12,7 +12,7 @@ primitives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +30,7 @@ from functrans.tracer import CONCRETE
 RunOne = Callable[[Equation, list[Any]], Sequence[Any]]
 
 
+@dataclass(slots=True, eq=False)
 class Frame:
     """One run of a program: its environment so far, and the enclosing equation (`holder`).
 
@@ -37,15 +38,11 @@ class Frame:
     step  : the step of the holder's loop, from 0; None outside of loops
     """
 
-    __slots__ = ("env", "holder", "key", "label", "program", "step")
-
-    def __init__(self, program: Program, holder: Place | None, label: str, step: int | None):
-        self.program: Program = program
-        self.holder: Place | None = holder
-        self.label: str = label
-        self.step: int | None = step
-        self.env: dict[Var, Any] = {}
-        self.key: tuple[Any, ...] = () if holder is None else (*holder.key, label, step)
+    program: Program
+    holder: Place | None = None
+    label: str = ""
+    step: int | None = None
+    env: dict[Var, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +56,9 @@ class Place:
     @property
     def key(self) -> tuple[Any, ...]:
         """A key that is unique in a run, and the same in every run of the program."""
-        return (*self.frame.key, self.index)
+        frame = self.frame
+        around = () if frame.holder is None else (*frame.holder.key, frame.label, frame.step)
+        return (*around, self.index)
 
     @property
     def steps(self) -> list[int]:
@@ -145,7 +144,7 @@ def observe(
     if given is not None:
         values = [given(x) for x in values]
     walk = _Walk(run_one, before, after, keep, given)
-    return walk.run(Frame(program, None, "", None), values)
+    return walk.run(Frame(program), values)
 
 
 class _Walk(NamedTuple):
