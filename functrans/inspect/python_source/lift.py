@@ -113,20 +113,12 @@ def _module_text(name: str, imports: set[str]) -> str | None:
 
 def function_name(function: Any, imports: set[str]) -> str | None:
     """Return the name of a NumPy or SciPy function, e.g. `scipy.special.erf`; None for others."""
-    name = getattr(function, "__name__", "")
-    for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
-        if getattr(module, name, None) is function:
-            return f"{shown}.{name}"
-    home = getattr(function, "__module__", None) or (
-        "scipy.special" if isinstance(function, np.ufunc) else None
-    )
-    if home is None or home.partition(".")[0] not in ("scipy", "math", "ml_dtypes"):
-        return None
-    public = ".".join(home.split(".")[:2])
-    if getattr(sys.modules[public], name, None) is not function:
-        return None
-    imports.add(public)
-    return f"{public}.{name}"
+    name, home = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
+    for module in ("numpy", "numpy.linalg", "numpy.fft", ".".join(home.split(".")[:2]), "scipy.special"):
+        if getattr(sys.modules.get(module), name, None) is function:
+            shown = _module_text(module, imports)
+            return shown and f"{shown}.{name}"
+    return None
 
 
 def is_ours(function: Any) -> bool:
