@@ -124,9 +124,7 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     spans, under, times = _seen(run, repeats, compiled, device)
     found = placing.kernels(compiled, spans, equations)
     costs = placing.costs_of(program, compiled, found)
-    speeds = machine(device)
-    placed = found, placing.pieces(found, costs, speeds.flops / speeds.bytes), costs
-    return ProfileReport(program, placed, (plainly, under), times, speeds, pages)
+    return ProfileReport(program, found, costs, plainly, under, times, machine(device), pages)
 
 
 def _seen(

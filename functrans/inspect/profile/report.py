@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 
 from functrans.caching import cached
 from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
-from functrans.inspect.profile.placing import Kernel, Piece, Work
+from functrans.inspect.profile.placing import Kernel, Piece, Work, pieces
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text, location
 from functrans.ir.text import names_of, show_equation
@@ -95,6 +96,7 @@ class Measured(NamedTuple):
         return 1e3 * self.bytes / self.milliseconds if self.milliseconds else 0.0
 
 
+@dataclass(eq=False, repr=False)
 class ProfileReport(Saved):
     """Where a program spends its time; printable.
 
@@ -112,33 +114,24 @@ class ProfileReport(Saved):
     """
 
     _saved = "milliseconds profiled busy repeats new_pages machine lines operations equations"
-    kernels: Sequence[Kernel]
     program: Program
-    repeats: int
-    machine: Machine
+    kernels: Sequence[Kernel]
+    _costs: dict[Equation, Work]
     milliseconds: float
     profiled: float
+    repeats: int
+    machine: Machine
+    new_pages: int
 
-    def __init__(
-        self,
-        program: Program,
-        found: tuple[Sequence[Kernel], Sequence[Piece], dict[Equation, Work]],
-        clock: tuple[float, float],
-        repeats: int,
-        machine: Machine,
-        new_pages: int,
-    ):
-        self.new_pages = new_pages
-        self.kernels, self._pieces, self._costs = found
-        self.program, self.repeats, self.machine = program, repeats, machine
-        self.milliseconds, self.profiled = clock
+    def __post_init__(self) -> None:
         self.busy = sum([k.milliseconds for k in self.kernels])
+        self._pieces = pieces(self.kernels, self._costs, self.machine.flops / self.machine.bytes)
         self.times: dict[Equation, float] = {}
         for p in self._pieces:
             if p.equation is not None:
                 before = self.times.get(p.equation, 0.0)
                 self.times[p.equation] = before + p.milliseconds
-        names = names_of(program)
+        names = names_of(self.program)
         self.lines: list[Measured] = self._grouped(_line, lambda e: line_text(e.source))
         self.operations: list[Measured] = self._grouped(
             lambda e: f"{e.primitive.name} (one kernel)", lambda e: e.primitive.name
