@@ -78,21 +78,20 @@ def judge(
         if most > bound:
             # the operations per element of the result
             bound += SPREAD * sqrt(own_cost(eqn).flops / max(ref.size, 1)) if bound else 0.0
-            most = _arbitrated(eqn, values, k, y, ref, error, bound, _platform(outs[k]))
+            most = _arbitrated(eqn, values, k, y, ref, error, bound, _coarseness(eqn, outs[k]))
         if most - bound > worst - limit or not worst:
             worst, limit = most, bound
     return Verdict(worst, limit, expected)
 
 
 def _arbitrated(
-    eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float, device: str
+    eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float, coarse: float
 ) -> float:
     """Return the worst error against the nearer of two references, in ULPs, which are widened until
     it is within the bound or all perturbations are used."""
     most = float(error.max(initial=0.0))
     if most <= bound or not is_inexact(ref.dtype):
         return most
-    coarse = _coarseness(eqn, device)
     if _is_plain_product(eqn, ref) and np.isfinite(most):
         at = np.nonzero(error > bound)
         unit, relaxed = _unit(ref[at]), error.copy()
@@ -278,15 +277,11 @@ def _wide_dtype(dtype: Any) -> Any:
 _COARSE = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0**-7}
 
 
-def _platform(x: Any) -> str:
-    """Return the platform of the device that a value is on."""
-    return next(iter(x.devices())).platform if isinstance(x, jax.Array) else "cpu"
-
-
-def _coarseness(eqn: Equation, device: str) -> float:
-    """Return the relative error with which a device may truncate the operands."""
+def _coarseness(eqn: Equation, out: Any) -> float:
+    """Return the relative error with which the device of a result may truncate the operands."""
+    platform = next(iter(out.devices())).platform if isinstance(out, jax.Array) else "cpu"
     fast = "precision" in defaults(eqn.primitive) and eqn.params.get("precision") is None
-    return _COARSE.get(device, 0.0) if fast else 0.0
+    return _COARSE.get(platform, 0.0) if fast else 0.0
 
 
 def _nudged(x: Any, rng: np.random.Generator, coarse: float) -> Any:

@@ -229,10 +229,12 @@ class CostReport(Saved):
         self.arguments: int = bytes_of(*program.in_types, *[v.type for v in program.constants])
         self.results: int = bytes_of(*program.out_types)
         self.peak: int = self.arguments + plan.peak
-        self.live: list[tuple[str, int, str]] = _live(program, plan)
+        lines = {v: line_text(e.source) for e in program.equations for v in e.outputs if v in plan.live}
+        self.live: list[tuple[str, int, str]] = [(str(v.type), bytes_of(v.type), lines[v]) for v in plan.live]
         self.equations: list[EquationCost] = [cost for _, cost in equation_costs(program)]
         self.lines: list[LineCost] = _lines(self.equations)
-        self.unknown: dict[str, int] = _unknown(program)
+        unknown = [e for p in with_nested(program) for e in p.equations if not e.primitive.counted]
+        self.unknown: dict[str, int] = dict(Counter([e.primitive.called(e.params) for e in unknown]))
         self.xla = xla_says
 
     @property
@@ -393,14 +395,3 @@ def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
         flops, moved, peaks = zip(*[(e.flops, e.bytes, e.peak) for e in es], strict=True)
         lines.append(LineCost(line, len(es), sum(flops), sum(moved), max(peaks)))
     return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
-
-
-def _unknown(program: Program) -> dict[str, int]:
-    """Count the equations of each operation of unknown cost."""
-    equations = [e for p in with_nested(program) for e in p.equations if not e.primitive.counted]
-    return dict(Counter([e.primitive.called(e.params) for e in equations]))
-
-
-def _live(program: Program, plan: Schedule) -> list[tuple[str, int, str]]:
-    made_by = {v: e for e in program.equations for v in e.outputs}
-    return [(str(v.type), bytes_of(v.type), line_text(made_by[v].source)) for v in plan.live]

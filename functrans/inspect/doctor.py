@@ -70,14 +70,10 @@ def doctor(
         stream.write(_table(rows) + "\n")
         verdict = f"{len(bad)} of {len(rows)} operations failed" if bad else "all passed"
         stream.write(f"{len(rows)} operations in {seconds:.0f} s: {verdict}\n")
-    stream.write(f"\n{_caches()}\n")
-    return well
-
-
-def _caches() -> str:
-    """Return a table of the caches of functrans in this process."""
     cells = [tuple(map(str, row)) for row in caching.report() if row.hits or row.misses]
-    return columns(("cache", "entries", "limit", "hits", "misses", "evictions"), cells)
+    caches = columns(("cache", "entries", "limit", "hits", "misses", "evictions"), cells)
+    stream.write(f"\n{caches}\n")
+    return well
 
 
 def _versions() -> str:

@@ -51,11 +51,8 @@ def coloured(program: Program) -> str:
     lines = show(program).splitlines()
     text = escape("\n".join(lines[:_LINES]), quote=False)
     more = f"\n⋯ {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
-    return f'<pre style="line-height:1.35">{_PARTS.sub(_span, text)}{more}</pre>'
-
-
-def _span(match: re.Match[str]) -> str:
-    return f'<span style="color:{_COLOURS[match.lastgroup or "name"]}">{match[0]}</span>'
+    text = _PARTS.sub(lambda m: f'<span style="color:{_COLOURS[m.lastgroup or ""]}">{m[0]}</span>', text)
+    return f'<pre style="line-height:1.35">{text}{more}</pre>'
 
 
 # --- the graph: boxes and arrows ------------------------------------------------------------------

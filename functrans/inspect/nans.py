@@ -237,18 +237,13 @@ class Search:
 def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str) -> NanFinding:
     eqn = place.equation
     names = {v: f"{name}: " for v, name in argument_names(place.frame.program).items()}
+    first = history(eqn)[1]  # the user's operation, perhaps the one that this is a derivative of
     return NanFinding(
         kind,
         *place.told,
         location(eqn.source),
         place.source,
-        _forward(eqn),
+        f"{first.primitive.name} at {describe(first.source)}" if is_derived(eqn) else "",
         [names.get(v, "") + summary(x, v.type) for x, v in zip(values, eqn.inputs, strict=True)],
         [summary(y, v.type) for y, v in zip(outs, eqn.outputs, strict=True)],
     )
-
-
-def _forward(eqn: Equation) -> str:
-    """Return the user's operation that an equation is a derivative of, and its line."""
-    first = history(eqn)[1]
-    return f"{first.primitive.name} at {describe(first.source)}" if is_derived(eqn) else ""

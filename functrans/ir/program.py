@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from jax import tree_util
 
 from functrans import runtime
-from functrans.caching import Derivable, memo
+from functrans.caching import Derivable, memoized
 from functrans.ir.source import Source
 from functrans.ir.types import ArrayType
 
@@ -345,6 +345,7 @@ def keep_names(made: Program, of: Program) -> Program:
     return made
 
 
+@memoized
 def argument_names(program: Program) -> dict[Var, str]:
     """Return the names of the inputs in the user's arguments, by variable. Empty if unknown, as for
     a parsed program.
@@ -355,13 +356,7 @@ def argument_names(program: Program) -> dict[Var, str]:
       >>> list(argument_names(program).values())
       ["params['w']", 'x']
     """
-    if program.arguments is None:
-        return {}
-    return memo(program, _argument_names)
-
-
-def _argument_names(program: Program) -> dict[Var, str]:
-    leaves = program.arguments.leaves()  # type: ignore[union-attr]
+    leaves = {} if program.arguments is None else program.arguments.leaves()
     return {v: leaves[v].name for v in program.inputs if v in leaves}
 
 

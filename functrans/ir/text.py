@@ -139,7 +139,8 @@ class _Writer:
     def __init__(self, program: Program, sources: bool):
         self.sources = sources
         self.letters = letters()
-        self.repeated = _repeated(program)
+        held = Counter([p for q in with_nested(program) for e in q.equations for p in e.programs])
+        self.repeated = {p for p, times in held.items() if times > 1}
         self.number: dict[Program, int] = {}
 
     def program(self, program: Program, indent: str, label: str) -> Generator[Any, None, None]:
@@ -148,7 +149,8 @@ class _Writer:
             yield f"{indent}{label}${self.number[program]}"
             return
         names, tag = Names(self.letters), self._tag(program)
-        if indent and not self.sources and len(program.equations) < 2 and not _calls(program):
+        calls = any(e.primitive.holds_programs for e in program.equations)
+        if indent and not self.sources and len(program.equations) < 2 and not calls:
             head = _header(program, names, tag, None, indent + label)
             parts = [show_equation(e, names) for e in program.equations]
             line = f"{head} {'; '.join([*parts, _return(program, names)])} }}"
@@ -182,16 +184,6 @@ class _Writer:
             return ""
         self.number[program] = len(self.number) + 1
         return f"${self.number[program]} "
-
-
-def _calls(program: Program) -> bool:
-    return any(e.primitive.holds_programs for e in program.equations)
-
-
-def _repeated(program: Program) -> set[Program]:
-    """Return the nested programs that occur more than once."""
-    held = Counter([p for q in with_nested(program) for e in q.equations for p in e.programs])
-    return {p for p, times in held.items() if times > 1}
 
 
 def _header(program: Program, names: Names, tag: str, indent: str | None, before: str) -> str:

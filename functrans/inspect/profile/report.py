@@ -132,7 +132,9 @@ class ProfileReport(Saved):
                 before = self.times.get(p.equation, 0.0)
                 self.times[p.equation] = before + p.milliseconds
         names = names_of(self.program)
-        self.lines: list[Measured] = self._grouped(_line, lambda e: line_text(e.source))
+        self.lines: list[Measured] = self._grouped(
+            lambda e: f"one kernel (loop at {location(e.source)})", lambda e: line_text(e.source)
+        )
         self.operations: list[Measured] = self._grouped(
             lambda e: f"{e.primitive.name} (one kernel)", lambda e: e.primitive.name
         )
@@ -241,7 +243,3 @@ _HIDES = (
     "One kernel: XLA runs this loop as one piece of machine code, which the profiler cannot see "
     "into. The lines inside are listed below it, without times of their own."
 )
-
-
-def _line(loop: Equation) -> str:
-    return f"one kernel (loop at {location(loop.source)})"

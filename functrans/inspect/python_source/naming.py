@@ -13,7 +13,6 @@ import keyword
 import os
 import re
 from collections.abc import Sequence
-from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import pytrees
@@ -73,22 +72,15 @@ def is_derived(e: Equation) -> bool:
     return not {"transpose of", "jvp of"}.isdisjoint(history(e)[0])
 
 
-def function_code(program: Program) -> CodeType | None:
-    """Return the code of the function that a program is named after, if an equation has it."""
-    wanted = program.name.rpartition(".")[2]
-    for e in program.equations:
-        if e.source is not None and e.source[0].co_name == wanted:
-            return e.source[0]
-    return None
-
-
 def input_names(program: Program) -> list[str]:
     """Return the paths of the inputs in the function's arguments; if unknown, the arguments if
     there is one per input; else no names."""
     names = argument_names(program)
     if names:
         return [names.get(v, "") for v in program.inputs]
-    code = function_code(program)
+    own = program.name.rpartition(".")[2]
+    codes = (e.source[0] for e in program.equations if e.source)
+    code = next((c for c in codes if c.co_name == own), None)  # of the function
     if code is None or code.co_argcount + code.co_kwonlyargcount != len(program.inputs):
         return [""] * len(program.inputs)
     return [n.strip("_") for n in code.co_varnames[: len(program.inputs)]]
