@@ -18,8 +18,6 @@ import numpy as np
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 
-WRITTEN_OUT = 64  # most elements of an array that is written as numbers
-
 
 class NotLiftable(Exception):
     """The value cannot be written as an expression."""
@@ -78,15 +76,6 @@ def dtype_text(dtype: Any, imports: set[str]) -> str:
         return f"np.{name}"
     imports.add("ml_dtypes")
     return f"ml_dtypes.{name}"
-
-
-def array_text(x: np.ndarray, imports: set[str]) -> str:
-    """Return a small array of any dtype as numbers."""
-    dtype = dtype_text(x.dtype, imports)
-    if not x.size:
-        return f"np.zeros({x.shape}, {dtype})"
-    wide = x if x.dtype.isbuiltin == 1 else x.astype(np.float64)
-    return f"np.array({lift(wide.tolist(), imports, repr)}, {dtype})"
 
 
 def _of_numpy(value: Any, imports: set[str]) -> str | None:

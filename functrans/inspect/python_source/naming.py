@@ -19,7 +19,6 @@ from functrans import pytrees
 from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
 from functrans.ir.source import history, line_of, text_of
 from functrans.ir.text import letters
-from functrans.passes.rewrite import children_first
 
 _ASSIGNED = re.compile(r"([A-Za-z]\w*)\s*(?::[^=]*)?=(?!=)")
 
@@ -72,20 +71,6 @@ def is_derived(e: Equation) -> bool:
     return not {"transpose of", "jvp of"}.isdisjoint(history(e)[0])
 
 
-def input_names(program: Program) -> list[str]:
-    """Return the paths of the inputs in the function's arguments; if unknown, the arguments if
-    there is one per input; else no names."""
-    names = argument_names(program)
-    if names:
-        return [names.get(v, "") for v in program.inputs]
-    own = program.name.rpartition(".")[2]
-    codes = (e.source[0] for e in program.equations if e.source)
-    code = next((c for c in codes if c.co_name == own), None)  # of the function
-    if code is None or code.co_argcount + code.co_kwonlyargcount != len(program.inputs):
-        return [""] * len(program.inputs)
-    return [n.strip("_") for n in code.co_varnames[: len(program.inputs)]]
-
-
 def result_names(program: Program) -> dict[Var, str]:
     """Return names for the values that the user's lines assign: the last value of each line.
 
@@ -112,12 +97,6 @@ def result_names(program: Program) -> dict[Var, str]:
 # --- the user's lines as comments: one where the line changes -------------------------------------
 
 _LONGEST = 76  # most characters of a line
-
-
-def is_one_file(program: Program) -> bool:
-    """Return whether all lines of a program are in one file, so that comments need not name it."""
-    programs = children_first(program)
-    return len({e.source[0].co_filename for p in programs for e in p.equations if e.source}) == 1
 
 
 def comment(e: Equation, one_file: bool) -> str:
@@ -159,8 +138,14 @@ class Signature(NamedTuple):
 
 
 def of_inputs(program: Program, names: Names) -> Signature:
-    """Return one parameter per input."""
-    wanted = input_names(program)
+    """Return one parameter per input: of its path in the arguments of the user's function, or, if that is
+    unknown, of the function's own parameter, if there is one per input; else a letter."""
+    paths, own = argument_names(program), program.name.rpartition(".")[2]
+    wanted = [paths.get(v, "") for v in program.inputs]
+    codes = (e.source[0] for e in program.equations if e.source)
+    code = None if paths else next((c for c in codes if c.co_name == own), None)
+    if code is not None and code.co_argcount + code.co_kwonlyargcount == len(wanted):
+        wanted = [n.strip("_") for n in code.co_varnames[: len(wanted)]]
     made = [names.new(name) if name else names.letter() for name in wanted]
     return Signature(made, made, made)
 

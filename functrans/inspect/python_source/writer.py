@@ -33,6 +33,7 @@ from functrans.inspect.python_source.copies import Copies
 from functrans.ir.check import check_program
 from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
+from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.rewrite import readers_of
@@ -42,6 +43,7 @@ from functrans.primitives.random.bits import word_type
 from functrans.primitives.shape.moving import Moving, with_axes
 
 _INDENT = "    "
+WRITTEN_OUT = 64  # most elements of an array that is written as numbers
 
 
 class File:
@@ -51,7 +53,9 @@ class File:
         self.imports: set[str] = set()  # modules, NumPy not among them
         self.copies: Copies = Copies(self.imports, self.array)
         self.names: naming.Names = naming.Names()  # of functions and constants
-        self.one_file: bool = naming.is_one_file(program)
+        sources = [e.source for p in with_nested(program) for e in p.equations if e.source]
+        # Then comments need not name it.
+        self.one_file: bool = len({code.co_filename for code, _ in sources}) == 1
         self.functions: list[str] = []
         self.constants: list[str] = []
         self._named: dict[Program, str] = {}
@@ -84,12 +88,15 @@ class File:
 
     def array(self, array: np.ndarray) -> str:
         """Return an array: as numbers if small, else as a name defined above."""
-        if array.size <= lift.WRITTEN_OUT:
-            return lift.array_text(array, self.imports)
+        dtype = lift.dtype_text(array.dtype, self.imports)
+        if not array.size:
+            return f"np.zeros({array.shape}, {dtype})"
+        if array.size <= WRITTEN_OUT:
+            wide = array if array.dtype.isbuiltin == 1 else array.astype(np.float64)
+            return f"np.array({lift.lift(wide.tolist(), self.imports, repr)}, {dtype})"
         name = self.names.new("c")
         self.imports.add("base64")
         raw = repr(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
-        dtype = lift.dtype_text(array.dtype, self.imports)
         self.constants.append(
             f"{name} = np.frombuffer(base64.b64decode({raw}), {dtype}).reshape({array.shape})"
         )
