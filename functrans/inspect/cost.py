@@ -261,12 +261,10 @@ class CostReport(Saved):
         rows = [(int(e.flops), int(e.bytes), e.peak, e.equation, e.line) for e in dearest]
         return page(
             "cost",
-            [
-                table("Totals", *self._totals()),
-                table("Lines", *self._lines_table()),
-                table("Largest values in memory at its peak", *self._live_table()),
-                table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
-            ],
+            table("Totals", *self._totals()),
+            table("Lines", *self._lines_table()),
+            table("Largest values in memory at its peak", *self._live_table()),
+            table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
         )
 
     def _totals(self) -> Table:

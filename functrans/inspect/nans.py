@@ -126,7 +126,7 @@ class NanReport(Saved):
     def as_html(self) -> str:
         good = not self.findings and not self.results
         blocks = [(f.line, str(f)) for f in self.findings]
-        return page("find_nan", [verdict(self.verdict, good), *blocks])
+        return page("find_nan", verdict(self.verdict, good), *blocks)
 
 
 @boundary

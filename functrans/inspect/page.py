@@ -66,7 +66,7 @@ svg path { fill: none; stroke: var(--mark); stroke-width: 1.3; } svg line { stro
 """
 
 
-def page(title: str, blocks: Sequence[Block]) -> str:
+def page(title: str, *blocks: Block) -> str:
     """Return a page of blocks, each HTML or (heading, text)."""
     body = [b if isinstance(b, str) else f"<h2>{escape(b[0])}</h2><pre>{escape(b[1])}</pre>" for b in blocks]
     return (

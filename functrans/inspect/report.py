@@ -162,7 +162,7 @@ class Report(Saved):
         body.append(curve("Accumulated relative error, equation by equation", self.curve))
         body.append(table("Worst equations", *self._worst_table()))
         body.append(("Program", str(self.program)))
-        return page("compare", body)
+        return page("compare", *body)
 
     def _growth(self) -> str:
         g = self.amplified

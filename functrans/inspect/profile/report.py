@@ -184,27 +184,18 @@ class ProfileReport(Saved):
 
     def as_html(self) -> str:
         names = names_of(self.program)
-        kernels = [
-            (
-                k.milliseconds,
-                f"{k.calls:g}",
-                k.name,
-                k.kind,
-                "; ".join([show_equation(e, names) for e in k.equations]),
-            )
-            for k in self.kernels[: 10 * ROWS]
-        ]
-        head = "ms", "calls", "name", "kind", "equations"
+        kernels: list[Row] = []
+        for k in self.kernels[: 10 * ROWS]:
+            equations = "; ".join([show_equation(e, names) for e in k.equations])
+            kernels.append((k.milliseconds, f"{k.calls:g}", k.name, k.kind, equations))
         return page(
             "profile",
-            [
-                f"<p>{self._summary()}</p>",
-                table("Lines", *self._table("line", self.lines)),
-                *[f"<p>{note}</p>" for note in self._notes()],
-                table("Operations", *self._table("operation", self.operations)),
-                table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
-                table("As XLA ran it", head, kernels),
-            ],
+            f"<p>{self._summary()}</p>",
+            table("Lines", *self._table("line", self.lines)),
+            *[f"<p>{note}</p>" for note in self._notes()],
+            table("Operations", *self._table("operation", self.operations)),
+            table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
+            table("As XLA ran it", ("ms", "calls", "name", "kind", "equations"), kernels),
         )
 
     def _summary(self) -> str:
