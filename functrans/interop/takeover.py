@@ -416,7 +416,7 @@ def why(error: Exception) -> str:
         tb = tb.tb_next
     if last is None:
         return text
-    source = last.tb_frame.f_code, last.tb_lasti
+    source = last.tb_frame.f_code, last.tb_lasti, ""
     return f"{text}, at {_shown(source[0], line_of(source))}  {text_of(source)}"
 
 

@@ -85,7 +85,7 @@ class Equation:
     """`outputs = primitive[params] inputs`, with the user's line and the equation it was derived
     from.
 
-    `source` is `(code object, instruction offset)` of the user's frame, see ir/source.py.
+    `source` is `(code object, instruction offset, named scope)` of the user's frame, see ir/source.py.
     """
 
     primitive: Any

@@ -80,7 +80,7 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
     source, tb = user_source(), error.__traceback__
     while tb is not None:
         if is_users(tb.tb_frame.f_code):
-            source = tb.tb_frame.f_code, tb.tb_lasti
+            source = tb.tb_frame.f_code, tb.tb_lasti, ""
         tb = tb.tb_next
     lines = [line for line in str(error).split("\n")[:2] if line and not line.startswith("See ")]
     said = "".join(lines) if lines[-1].startswith(" (") else lines[-1]  # which says what the value is for

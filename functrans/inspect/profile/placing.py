@@ -21,7 +21,7 @@ import jax
 from functrans import errors
 from functrans.inspect.cost import equation_costs
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import Scoped, here, scope_of
+from functrans.ir.source import here
 from functrans.ir.text import with_nested
 from functrans.passes.rewrite import children_first, derived, readers_of, with_programs
 from functrans.primitives.base import bytes_of, own_cost
@@ -50,9 +50,9 @@ def numbered(program: Program) -> tuple[Program, list[Equation]]:
     for p in children_first(program):
         made = []
         for e, original in zip(with_programs(p, new).equations, p.equations, strict=True):
-            place = e.source or (numbered.__code__, 0)  # without a line there would be no name
-            scope = f"{scope_of(e.source)}functrans_equation_{len(equations)}/"
-            made.append(derived(e, source=Scoped(place, scope)))
+            code, offset, scope = e.source or (numbered.__code__, 0, "")  # without it there is no name
+            scope += f"functrans_equation_{len(equations)}/"
+            made.append(derived(e, source=(code, offset, scope)))
             equations.append(original)
         new[p] = p.replace(equations=made)
     return new[program], equations

@@ -81,7 +81,7 @@ def result_names(program: Program) -> dict[Var, str]:
     for e in program.equations:
         if e.source is None or is_derived(e):
             continue
-        code, offset = e.source
+        code, offset, _ = e.source
         before, epoch = epochs.get(code, (-1, 0))
         epoch += offset < before
         epochs[code] = offset, epoch

@@ -55,7 +55,7 @@ class File:
         self.names: naming.Names = naming.Names()  # of functions and constants
         sources = [e.source for p in with_nested(program) for e in p.equations if e.source]
         # Then comments need not name it.
-        self.one_file: bool = len({code.co_filename for code, _ in sources}) == 1
+        self.one_file: bool = len({code.co_filename for code, _, _ in sources}) == 1
         self.functions: list[str] = []
         self.constants: list[str] = []
         self._named: dict[Program, str] = {}
