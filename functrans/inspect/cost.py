@@ -34,14 +34,12 @@ class Schedule(NamedTuple):
     """Memory use of a program.
 
     peak  : peak bytes, without the inputs
-    at    : index of the equation at the peak
     live  : the values in memory at the peak, largest first
     moved : bytes read and written by all equations
     used  : bytes in use while each equation runs, without the inputs
     """
 
     peak: int
-    at: int
     live: Sequence[Var]
     moved: int
     used: Sequence[int]
@@ -55,7 +53,7 @@ def schedule(program: Program) -> Schedule:
     last = {v: i for i, read in enumerate(reads) for v in read}
     last |= dict.fromkeys([r for v in program.outputs for r in _of(v, roots)], len(reads))
     live: dict[Var, int] = {}
-    peak, at, moved, now = 0, -1, 0, 0
+    peak, moved, now = 0, 0, 0
     worst: Sequence[Var] = ()
     used = []
     for i, (eqn, read) in enumerate(zip(program.equations, reads, strict=True)):
@@ -69,11 +67,10 @@ def schedule(program: Program) -> Schedule:
         here = now + inside - _taken_over(eqn, made, dying)
         used.append(here)
         if here > peak:
-            peak, at = here, i
-            worst = sorted(live, key=live.__getitem__, reverse=True)[:MOST]
+            peak, worst = here, sorted(live, key=live.__getitem__, reverse=True)[:MOST]
         for v in (*dying, *[v for v in made if v not in last]):
             now -= live.pop(v)
-    return Schedule(peak, at, worst, moved, used)
+    return Schedule(peak, worst, moved, used)
 
 
 def used_around(eqn: Equation, used: int, inner: Program) -> int:
