@@ -45,7 +45,6 @@ class Copies:
         self.texts: list[str] = []
         self._names: dict[Any, str] = {}  # of a function and what it reads -> its name
         self._taken: set[str] = set()
-        self._known: dict[str, str] = {}  # text without the name -> name
 
     def call(self, function: Any, args: Sequence[str], options: dict[str, Any]) -> str:
         """Return a call of a copy, with positional arguments as text and keyword arguments as values.
@@ -81,15 +80,9 @@ class Copies:
         if about:
             text = re.split(r"(?<=[^.]\.) |;", " ".join(about.partition("\n\n")[0].split()))[0]
             made.body.insert(0, ast.Expr(ast.Constant(text.rstrip(".") + ".")))
-        made.name = "f"
-        same = self._known.setdefault(f"{base} {ast.unparse(made)}", name)
-        if same == name:
-            made.name = name
-            self.texts.append(ast.unparse(made))
-        else:
-            self._taken.remove(name)
-            self._names[key] = same
-        return same
+        made.name = name
+        self.texts.append(ast.unparse(made))
+        return name
 
     def _copied(self, function: Any, scope: dict[str, Any], owner: Sequence[Any]) -> ast.FunctionDef:
         made: Any = copy.deepcopy(definition(function))
