@@ -44,7 +44,6 @@ class Copies:
         self.array: Callable[[np.ndarray], str] = array
         self.texts: list[str] = []
         self._names: dict[Any, str] = {}  # of a function and what it reads -> its name
-        self._taken: set[str] = set()
 
     def call(self, function: Any, args: Sequence[str], options: dict[str, Any]) -> str:
         """Return a call of a copy, with positional arguments as text and keyword arguments as values.
@@ -73,9 +72,8 @@ class Copies:
             name, about = owner[0].name, type(owner[0]).__doc__
         base = f"_{name.strip('_<>')}"
         numbered = (f"{base}_{n}" if n > 1 else base for n in itertools.count(1))
-        name = next(n for n in numbered if n not in self._taken)
+        name = next(n for n in numbered if n not in self._names.values())
         self._names[key] = name  # a recursive function reads it
-        self._taken.add(name)
         made = self._copied(function, {**function.__globals__, **scope}, owner)
         if about:
             text = re.split(r"(?<=[^.]\.) |;", " ".join(about.partition("\n\n")[0].split()))[0]
