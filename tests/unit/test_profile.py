@@ -195,7 +195,7 @@ def test_side_effects_are_not_repeated():
 
 
 def test_a_device_that_tells_nothing(monkeypatch):
-    monkeypatch.setattr(placing, "recorded", lambda *_: [])
+    monkeypatch.setattr(placing, "recorded", lambda *_: ([], 0.0))
     with pytest.raises(errors.NotMeasured, match="recorded no operation on") as caught:
         profiled(loss, W, X)
     assert "ft.cost" in str(caught.value)

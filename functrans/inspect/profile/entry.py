@@ -8,9 +8,8 @@ attributed to equations (`placing`).
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
-from statistics import median
+from functools import partial
 from typing import Any
 
 import jax
@@ -110,15 +109,12 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     options = _WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
     with with_names():
         runs = function.lower(*operands).compile(options)
-
-    def run() -> Any:
-        return runs(*operands)
-
+    run = partial(runs, *operands)
     results = jax.block_until_ready(run())
     device = next((d for x in results for d in x.devices()), jax.devices()[0])
-    repeats = min(repeats, max(1, int(_LONG / _clock(run, 1))))
+    repeats = min(repeats, max(1, int(_LONG / placing.clock(run, 1))))
     before = _pages_handed()
-    plainly = _clock(run, repeats)
+    plainly = placing.clock(run, repeats)
     pages = (_pages_handed() - before) // repeats if device.platform == "cpu" else 0
     compiled = placing.Compiled(runs.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
@@ -131,12 +127,7 @@ def _seen(
     run: Callable[[], Any], repeats: int, compiled: placing.Compiled, device: Any
 ) -> tuple[list[placing.Span], float, int]:
     """Return the operations of some runs, the profiled milliseconds of one, and their number."""
-    taken: list[float] = []
-
-    def timed() -> Any:
-        taken.append(_clock(run, 1))
-
-    spans = placing.recorded(timed, 1, compiled.name)
+    spans, under = placing.recorded(run, 1, compiled.name)
     if not spans and any(o.kind not in placing.FREE for o in compiled.operations.values()):
         raise errors.NotMeasured(
             f"JAX's profiler recorded no operation on {device.device_kind} ({device.platform}), "
@@ -146,21 +137,9 @@ def _seen(
             "program: ft.cost."
         )
     if len(spans) > placing.MOST:
-        return spans, taken[0], 1
+        return spans, under, 1
     times = min(repeats, max(1, placing.MOST // max(len(spans), 1)))
-    taken.clear()
-    spans = placing.recorded(timed, times, compiled.name)
-    return spans, median(taken), times
-
-
-def _clock(run: Callable[[], Any], times: int) -> float:
-    """Return the median milliseconds of a run."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        jax.block_until_ready(run())
-        taken.append(1e3 * (time.perf_counter() - start))
-    return median(taken)
+    return *placing.recorded(run, times, compiled.name), times
 
 
 def _pages_handed() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 import warnings
 from bisect import bisect_right
 from collections import Counter, defaultdict
@@ -164,8 +165,18 @@ class Span(NamedTuple):
     name: str
 
 
-def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
-    """Return the operations of an XLA module in a number of runs."""
+def clock(run: Callable[[], Any], times: int) -> float:
+    """Return the median milliseconds of a run."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        taken.append(1e3 * (time.perf_counter() - start))
+    return median(taken)
+
+
+def recorded(run: Callable[[], Any], times: int, module: str) -> tuple[list[Span], float]:
+    """Return the operations of an XLA module in a number of runs, and the median milliseconds of one."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -177,17 +188,18 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
                 "Only one profile can be recorded at a time: stop the other one first "
                 "(jax.profiler.stop_trace())."
             ) from None
+        taken = []
         try:
             for _ in range(times):
                 with jax.profiler.TraceAnnotation(RUN):
-                    jax.block_until_ready(run())
+                    taken.append(clock(run, 1))
         finally:
             jax.profiler.stop_trace()
         with warnings.catch_warnings():  # about the definition of its types
             warnings.simplefilter("ignore", DeprecationWarning)
             files = sorted(Path(folder).rglob("*.xplane.pb"))
             planes = [p for f in files for p in jax.profiler.ProfileData.from_file(str(f)).planes]
-            return spans(planes, module)
+            return spans(planes, module), median(taken)
 
 
 def spans(planes: Iterable[Any], module: str) -> list[Span]:
