@@ -50,7 +50,7 @@ def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
 def where_defined(fun: Any) -> str:
     """Return the source line where a function is defined."""
     code = getattr(inspect.unwrap(fun), "__code__", None)
-    return function_name(fun) if code is None else location((code, 0))
+    return function_name(fun) if code is None else location((code, 0, ""))
 
 
 class Call:

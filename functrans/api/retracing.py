@@ -113,7 +113,7 @@ def history_of(fun: Any) -> History:
     found = _HISTORIES.get(key)
     if found is None:
         name = getattr(fun, "__qualname__", None) or (chain[-1].co_qualname if chain else repr(fun))
-        defined = location((chain[-1], 0)) if chain else "<unknown>"
+        defined = location((chain[-1], 0, "")) if chain else "<unknown>"
         found = _HISTORIES.keep(key, History(name, defined))
     return found
 

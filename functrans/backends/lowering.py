@@ -17,7 +17,7 @@ from jax.interpreters import mlir
 from functrans import passes
 from functrans.backends import convolutions, cpu, kernel_calls
 from functrans.ir.program import Equation, Literal, Program, results_by_age
-from functrans.ir.source import Source, line_of, scope_of
+from functrans.ir.source import Source, line_of
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import func as func_dialect
 from functrans.mlir import hlo, ir
@@ -196,9 +196,9 @@ class Lowering:
             return ir.Location.unknown()
         found = self._locations.get(source)
         if found is None:
-            code = source[0]
+            code, _, scope = source
             at = ir.Location.file(code.co_filename, line_of(source), 0)
-            name = f"{self.jax_ctx.name_stack}/{scope_of(source)}{code.co_name}"
+            name = f"{self.jax_ctx.name_stack}/{scope}{code.co_name}"
             found = self._locations[source] = ir.Location.name(name, at)
         return found
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from functrans.api import retracing
 from functrans.api.arguments import check_callable
-from functrans.ir.source import describe, line_of, location
+from functrans.ir.source import describe, line_of
 from functrans.ir.tracebacks import boundary
 from functrans.typing import PyTree
 
@@ -81,7 +81,7 @@ def explain_cache(fun: Callable[..., PyTree]) -> CacheReport:
             made.number,
             made.source[0].co_filename if made.source else "<unknown>",
             line_of(made.source) if made.source else 0,
-            describe(made.source) if made.source else location(None),
+            describe(made.source),
             tuple(reasons),
         )
         for made, reasons in history.explained()

@@ -30,7 +30,7 @@ import numpy as np
 
 from functrans.backends import reference
 from functrans.caching import cached
-from functrans.inspect.observers import by_reference, is_key
+from functrans.inspect.observers import by_reference, is_key, narrowed
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
 from functrans.ir.types import dtype_class, is_inexact
@@ -44,6 +44,7 @@ LIMITS = dict.fromkeys(("float16", "bfloat16"), 8.0)
 LIMITS |= dict.fromkeys(("float32", "float64", "complex64", "complex128"), 64.0)
 SPREAD = 2.0
 _DRAWS = 4
+_FLOAT32 = np.dtype(np.float32)
 
 
 class Verdict(NamedTuple):
@@ -70,32 +71,27 @@ def judge(
     for k, (y, ref) in enumerate(zip(arrays, expected, strict=True)):
         ref = plain(ref)
         bound = _limit(ref.dtype)
-        if same_bits(y, ref):
+        if (y.dtype, y.shape) == (ref.dtype, ref.shape) and y.tobytes() == ref.tobytes():
             continue
-        error = _apart(y, ref)
+        error = ulps(y, ref)
         most = float(error.max(initial=0.0))
         if most > bound:
-            bound += SPREAD * sqrt(_operations(eqn, ref.size)) if bound else 0.0
-            most = _arbitrated(eqn, values, k, y, ref, error, bound, _platform(outs[k]))
+            # the operations per element of the result
+            bound += SPREAD * sqrt(own_cost(eqn).flops / max(ref.size, 1)) if bound else 0.0
+            most = _arbitrated(eqn, values, k, y, ref, error, bound, _coarseness(eqn, outs[k]))
         if most - bound > worst - limit or not worst:
             worst, limit = most, bound
     return Verdict(worst, limit, expected)
 
 
-def _operations(eqn: Equation, size: int) -> float:
-    """Return the floating point operations per element of the result."""
-    return own_cost(eqn).flops / max(size, 1)
-
-
 def _arbitrated(
-    eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float, device: str
+    eqn: Equation, values: Sequence[Any], k: int, y: Any, ref: Any, error: Any, bound: float, coarse: float
 ) -> float:
     """Return the worst error against the nearer of two references, in ULPs, which are widened until
     it is within the bound or all perturbations are used."""
     most = float(error.max(initial=0.0))
     if most <= bound or not is_inexact(ref.dtype):
         return most
-    coarse = _coarseness(eqn, device)
     if _is_plain_product(eqn, ref) and np.isfinite(most):
         at = np.nonzero(error > bound)
         unit, relaxed = _unit(ref[at]), error.copy()
@@ -105,8 +101,6 @@ def _arbitrated(
     exact = plain(by_float64(eqn, values)[k])
     error = np.minimum(error, ulps(y, exact.astype(ref.dtype), exact))
     most = float(error.max(initial=0.0))
-    if most <= bound:
-        return most
     unit = _unit(ref)
     rng = np.random.default_rng(0)
     moved = np.abs(exact - ref.astype(exact.dtype))
@@ -124,16 +118,10 @@ def _arbitrated(
 
 def _is_plain_product(eqn: Equation, ref: Any) -> bool:
     """Return whether this is a float32 dot_general where both operands have all summed axes."""
-    if eqn.primitive is not dot_general or ref.dtype != np.float32:
+    if eqn.primitive is not dot_general or {ref.dtype, *[v.type.dtype for v in eqn.inputs]} != {_FLOAT32}:
         return False
-    x, y = eqn.inputs
-    same = x.type.dtype == y.type.dtype == ref.dtype
-    return same and _share(eqn.params["lhs"], eqn.params["rhs"], eqn.params["out"])
-
-
-@cached("contractions that share axes", 1024)
-def _share(lhs: tuple[Any, ...], rhs: tuple[Any, ...], out: tuple[Any, ...]) -> bool:
-    return set(lhs) - set(out) == set(rhs) - set(out)
+    lhs, rhs, out = (set(eqn.params[name]) for name in ("lhs", "rhs", "out"))
+    return lhs - out == rhs - out
 
 
 def _cancelled(eqn: Equation, values: Sequence[Any], at: Sequence[Any], coarse: float) -> Any:
@@ -155,21 +143,10 @@ def _cancelled(eqn: Equation, values: Sequence[Any], at: Sequence[Any], coarse: 
 
 # --- units in the last place ----------------------------------------------------------------------
 
-EXACT = np.zeros(())  # the error of a result that is bitwise equal to the reference
-
-
-def same_bits(y: Any, ref: Any) -> bool:
-    """Return whether two arrays are bitwise equal."""
-    return y.dtype == ref.dtype and y.shape == ref.shape and y.tobytes() == ref.tobytes()
-
 
 def ulps(y: Any, ref: Any, exact: Any = None) -> Any:
     """Return the error of each element in ULPs of the reference; infinite where one is NaN or
     infinite and the other differs. Integers: 0 or infinite. `exact`: the unrounded reference."""
-    return EXACT if same_bits(y, ref) else _apart(y, ref, exact)
-
-
-def _apart(y: Any, ref: Any, exact: Any = None) -> Any:
     if y.shape != ref.shape:
         return np.asarray(np.inf)
     if not is_inexact(ref.dtype):
@@ -179,11 +156,13 @@ def _apart(y: Any, ref: Any, exact: Any = None) -> Any:
     distance = np.abs(x - (r if exact is None else exact.astype(wide)))
     tiny, _, _ = _numbers(ref.dtype)  # XLA flushes subnormals to zero, NumPy does not
     error = np.where(distance <= tiny, 0.0, distance / _unit(ref, r))
-    if not np.isfinite(distance).all():
-        finite = np.isfinite(x) & np.isfinite(r)
-        same = (x == r) | (np.isnan(x) & np.isnan(r))
-        error = np.where(finite, error, np.where(same, 0.0, np.inf))
-    return error
+    return error if np.isfinite(distance).all() else _where_finite(error, x, r)
+
+
+def _where_finite(error: Any, x: Any, r: Any) -> Any:
+    """Return the errors of finite elements; those of others are 0 if they are the same, else infinite."""
+    same = (x == r) | (np.isnan(x) & np.isnan(r))
+    return np.where(np.isfinite(x) & np.isfinite(r), error, np.where(same, 0.0, np.inf))
 
 
 def _unit(ref: Any, wide: Any = None) -> Any:
@@ -209,13 +188,9 @@ def relative(y: Any, ref: Any) -> float:
     distance = _largest(y - ref)
     if distance == 0.0:
         return 0.0
-    size = _largest(ref)
     if not isfinite(distance):
-        finite = np.isfinite(y) & np.isfinite(ref)
-        same = (y == ref) | (np.isnan(y) & np.isnan(ref))
-        if not (finite | same).all():
-            return float("inf")
-        distance, size = _largest(y[finite] - ref[finite]), _largest(ref[finite])
+        distance, ref = _largest(_where_finite(y - ref, y, ref)), ref[np.isfinite(ref)]
+    size = _largest(ref)
     return distance / size if size else float("inf") if distance else 0.0
 
 
@@ -264,9 +239,7 @@ def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
         outs = list(map(widened, outs))
         if [y.shape for y in outs] == [v.type.shape for v in eqn.outputs]:
             return outs
-    given = zip(values, eqn.inputs, strict=True)
-    narrow = [x if is_key(x) else np.asarray(x).astype(v.type.dtype) for x, v in given]
-    return [widened(y) for y in by_reference(eqn, narrow)]
+    return [widened(y) for y in by_reference(eqn, narrowed(eqn, values))]
 
 
 def widened(x: Any) -> Any:
@@ -275,13 +248,7 @@ def widened(x: Any) -> Any:
         if is_key(x):
             return x
         x = np.asarray(x)
-    if x.dtype is _FLOAT64:
-        return x
-    wide = _wide_dtype(x.dtype)
-    return x if x.dtype == wide else x.astype(wide)
-
-
-_FLOAT64 = np.dtype(np.float64)  # one object, as NumPy makes its arrays
+    return x.astype(_wide_dtype(x.dtype), copy=False)
 
 
 def is_dtype(x: Any) -> bool:
@@ -299,15 +266,11 @@ def _wide_dtype(dtype: Any) -> Any:
 _COARSE = {"gpu": 2.0**-10, "cuda": 2.0**-10, "rocm": 2.0**-10, "tpu": 2.0**-7}
 
 
-def _platform(x: Any) -> str:
-    """Return the platform of the device that a value is on."""
-    return next(iter(x.devices())).platform if isinstance(x, jax.Array) else "cpu"
-
-
-def _coarseness(eqn: Equation, device: str) -> float:
-    """Return the relative error with which a device may truncate the operands."""
+def _coarseness(eqn: Equation, out: Any) -> float:
+    """Return the relative error with which the device of a result may truncate the operands."""
+    platform = next(iter(out.devices())).platform if isinstance(out, jax.Array) else "cpu"
     fast = "precision" in defaults(eqn.primitive) and eqn.params.get("precision") is None
-    return _COARSE.get(device, 0.0) if fast else 0.0
+    return _COARSE.get(platform, 0.0) if fast else 0.0
 
 
 def _nudged(x: Any, rng: np.random.Generator, coarse: float) -> Any:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,10 @@ from functrans.flags import unchecked
 from functrans.inspect.closeness import by_float64, judge, plain, relative, rounding, ulps, widened
 from functrans.inspect.drift import Drift
 from functrans.inspect.observers import Place, by_xla, observe, value_of
-from functrans.inspect.report import ROWS, Finding, Report, Result
+from functrans.inspect.page import ROWS
+from functrans.inspect.report import Finding, Report, Result
 from functrans.inspect.staged import Staged, check_given, check_values, staged, summary
-from functrans.ir.program import Equation, Program
+from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import here
 from functrans.ir.text import nested
 from functrans.ir.tracebacks import boundary
@@ -197,7 +198,7 @@ class _Comparison:
         if self.twins and eqn in self.twins:
             twin, names = self.twins[eqn]
             mine = [names.get(v, v) for v in twin.inputs]
-            operands = [v.array if v.__class__ is _Value else value_of(v, place.frame.env) for v in mine]
+            operands = [value_of(v, place.frame.env) if isinstance(v, Var | Literal) else v for v in mine]
         inside = eqn.primitive.holds_programs and (
             twin is eqn or _same_but_programs(eqn, values, twin, operands)
         )  # if so, its inner equations are compared instead
@@ -343,20 +344,14 @@ def _same_but_programs(e: Equation, values: Any, twin: Equation, operands: Any) 
 
 
 def _constants(p: Program, q: Program) -> dict[Any, Any]:
-    """Map the constants of q to equal constants of p, or to their values if p has none."""
+    """Map the constants of q to equal constants of p, or to their values where p has none."""
     found: dict[Any, Any] = {}
     known = list(zip(p.constants, p.values, strict=True))
     for i, (v, y) in enumerate(zip(q.constants, q.values, strict=True)):
         likely = [*known[i : i + 1], *known]
         same = (w for w, x in likely if w.type.same(v.type) and _equal(x, y))
-        found[v] = next(same, None) or _Value(as_numpy(y, v.type))
+        found[v] = next(same, None) or as_numpy(y, v.type)
     return found
-
-
-class _Value(NamedTuple):
-    """A constant that only the other program has."""
-
-    array: Any
 
 
 def _equal(x: Any, y: Any) -> bool:

@@ -5,20 +5,19 @@ In: a function and the types of its arguments. Out: a `CostReport`. Nothing is r
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from functrans.backends.xla import executable
 from functrans.caching import memoized
-from functrans.inspect.observers import letters
-from functrans.inspect.page import Saved, columns, page, table
+from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
 from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_text
-from functrans.ir.text import show_equation, with_nested
+from functrans.ir.text import names_of, show_equation, with_nested
 from functrans.ir.tracebacks import boundary
-from functrans.passes.explanation import measured, short
+from functrans.passes.explanation import measured
 from functrans.passes.inlining import opened
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of, own_cost
@@ -35,14 +34,12 @@ class Schedule(NamedTuple):
     """Memory use of a program.
 
     peak  : peak bytes, without the inputs
-    at    : index of the equation at the peak
     live  : the values in memory at the peak, largest first
     moved : bytes read and written by all equations
     used  : bytes in use while each equation runs, without the inputs
     """
 
     peak: int
-    at: int
     live: Sequence[Var]
     moved: int
     used: Sequence[int]
@@ -52,14 +49,15 @@ class Schedule(NamedTuple):
 def schedule(program: Program) -> Schedule:
     """Simulate the memory use of a program's equations in order."""
     roots = _roots(program)
-    last = _last_reads(program, roots)
+    reads = [_read(e, roots) for e in program.equations]
+    last = {v: i for i, read in enumerate(reads) for v in read}
+    last |= dict.fromkeys([r for v in program.outputs for r in _of(v, roots)], len(reads))
     live: dict[Var, int] = {}
-    peak, at, moved, now = 0, -1, 0, 0
+    peak, moved, now = 0, 0, 0
     worst: Sequence[Var] = ()
     used = []
-    for i, eqn in enumerate(program.equations):
+    for i, (eqn, read) in enumerate(zip(program.equations, reads, strict=True)):
         made = [v for v in eqn.outputs if v not in roots]
-        read = dict.fromkeys([r for v in eqn.inputs for r in _of(v, roots)])
         dying = [v for v in read if last[v] == i and v in live]
         inside, passed = _inside(eqn)
         if inside or made:
@@ -69,11 +67,10 @@ def schedule(program: Program) -> Schedule:
         here = now + inside - _taken_over(eqn, made, dying)
         used.append(here)
         if here > peak:
-            peak, at = here, i
-            worst = sorted(live, key=live.__getitem__, reverse=True)[:MOST]
+            peak, worst = here, sorted(live, key=live.__getitem__, reverse=True)[:MOST]
         for v in (*dying, *[v for v in made if v not in last]):
             now -= live.pop(v)
-    return Schedule(peak, at, worst, moved, used)
+    return Schedule(peak, worst, moved, used)
 
 
 def used_around(eqn: Equation, used: int, inner: Program) -> int:
@@ -125,6 +122,13 @@ def _of(v: Any, roots: dict[Var, tuple[Var, ...]]) -> Iterable[Var]:
     return roots.get(v, (v,))
 
 
+def _read(e: Equation, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, None]:
+    """Return the values that an equation reads from memory: none for a virtual value, whose operands are
+    read by its user."""
+    is_virtual = len(e.outputs) == 1 and e.outputs[0] in roots
+    return {} if is_virtual else dict.fromkeys([r for v in e.inputs for r in _of(v, roots)])
+
+
 def _is_fused(e: Equation) -> bool:
     """Return whether an operation is elementwise, or only moves elements."""
     p = e.primitive
@@ -133,19 +137,6 @@ def _is_fused(e: Equation) -> bool:
     if isinstance(p, Elementwise):
         return True
     return own_cost(e).flops == 0
-
-
-def _last_reads(program: Program, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, int]:
-    """Return the index of the last equation that reads each value in memory; results stay live."""
-    last: dict[Var, int] = {}
-    for i, e in enumerate(program.equations):
-        if len(e.outputs) == 1 and e.outputs[0] in roots:
-            continue  # a virtual value: its operands are read by its user
-        for v in e.inputs:
-            last.update(dict.fromkeys(_of(v, roots), i))
-    for v in program.outputs:
-        last.update(dict.fromkeys(_of(v, roots), len(program.equations)))
-    return last
 
 
 def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int:
@@ -157,8 +148,6 @@ def _taken_over(eqn: Equation, made: Sequence[Var], dying: Sequence[Var]) -> int
 
 
 # --- the report -----------------------------------------------------------------------------------
-
-ROWS = 20  # rows per table
 
 
 class EquationCost(NamedTuple):
@@ -224,6 +213,7 @@ class CostReport(Saved):
                 of the compiled program; empty if not requested
     """
 
+    _saved = "flops bytes moved intensity arguments results peak xla unknown lines equations live"
     flops: int
     bytes: int
 
@@ -236,10 +226,12 @@ class CostReport(Saved):
         self.arguments: int = bytes_of(*program.in_types, *[v.type for v in program.constants])
         self.results: int = bytes_of(*program.out_types)
         self.peak: int = self.arguments + plan.peak
-        self.live: list[tuple[str, int, str]] = _live(program, plan)
+        lines = {v: line_text(e.source) for e in program.equations for v in e.outputs if v in plan.live}
+        self.live: list[tuple[str, int, str]] = [(str(v.type), bytes_of(v.type), lines[v]) for v in plan.live]
         self.equations: list[EquationCost] = [cost for _, cost in equation_costs(program)]
         self.lines: list[LineCost] = _lines(self.equations)
-        self.unknown: dict[str, int] = _unknown(program)
+        unknown = [e for p in with_nested(program) for e in p.equations if not e.primitive.counted]
+        self.unknown: dict[str, int] = dict(Counter([e.primitive.called(e.params) for e in unknown]))
         self.xla = xla_says
 
     @property
@@ -261,30 +253,18 @@ class CostReport(Saved):
             parts.append(f"Not counted, because their cost is unknown: {counts}")
         return "\n\n".join(parts)
 
-    def as_dict(self) -> dict[str, Any]:
-        names = ("flops", "bytes", "moved", "intensity", "arguments", "results", "peak", "xla", "unknown")
-        return {name: getattr(self, name) for name in names} | {
-            "lines": [line._asdict() for line in self.lines],
-            "equations": [e._asdict() for e in self.equations],
-            "live": [list(x) for x in self.live],
-        }
-
     def as_html(self) -> str:
         dearest = sorted(self.equations, key=lambda e: -e.flops)[: 10 * ROWS]
-        rows = [
-            (short(int(e.flops)), short(int(e.bytes)), short(e.peak), e.equation, e.line) for e in dearest
-        ]
+        rows = [(int(e.flops), int(e.bytes), e.peak, e.equation, e.line) for e in dearest]
         return page(
             "cost",
-            [
-                table("Totals", *self._totals()),
-                table("Lines", *self._lines_table()),
-                table("Largest values in memory at its peak", *self._live_table()),
-                table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
-            ],
+            table("Totals", *self._totals()),
+            table("Lines", *self._lines_table()),
+            table("Largest values in memory at its peak", *self._live_table()),
+            table("Equations", ("FLOPs", "bytes", "in memory", "equation", "line"), rows),
         )
 
-    def _totals(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def _totals(self) -> Table:
         rows = [
             ("FLOPs", self.flops, "flops"),
             ("bytes moved", self.moved, "bytes"),
@@ -293,29 +273,21 @@ class CostReport(Saved):
             ("results, bytes", self.results, "results"),
             ("peak memory, bytes", self.peak, "peak"),
         ]
-        shown: list[Sequence[str]] = [
-            (name, short(int(mine)), short(int(self.xla[key])) if key in self.xla else "")
-            for name, mine, key in rows
+        shown: list[Row] = [
+            (name, int(mine), int(self.xla[key]) if key in self.xla else "") for name, mine, key in rows
         ]
-        shown.append(("FLOPs per byte", f"{self.intensity:.3g}", ""))
+        shown.append(("FLOPs per byte", self.intensity, ""))
         return ("", "functrans", "XLA" if self.xla else ""), shown
 
-    def _lines_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def _lines_table(self) -> Table:
         head = ("FLOPs", "bytes", "FLOPs/byte", "in memory", "equations", "line")
         return head, [
-            (
-                short(int(x.flops)),
-                short(int(x.bytes)),
-                f"{x.intensity:.3g}",
-                short(x.peak),
-                str(x.equations),
-                x.line,
-            )
+            (int(x.flops), int(x.bytes), x.intensity, x.peak, str(x.equations), x.line)
             for x in self.lines[:ROWS]
         ]
 
-    def _live_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
-        return ("type", "bytes", "line"), [(t, short(n), line) for t, n, line in self.live]
+    def _live_table(self) -> Table:
+        return ("type", "bytes", "line"), self.live
 
 
 @boundary
@@ -368,18 +340,15 @@ def _by_xla(program: Program, values: Sequence[Any]) -> dict[str, float]:
     """Return XLA's analyses of the compiled program, as far as the backend provides them."""
     function: Any = executable(program)  # a jitted function
     compiled = function.lower(*program.values, *values).compile()
-    says: dict[str, float] = {}
     counted = compiled.cost_analysis() or {}
-    for name, key in (("flops", "flops"), ("bytes", "bytes accessed")):
-        if counted.get(key, -1) >= 0:  # -1: unknown, because of a custom call
-            says[name] = counted[key]
+    says: dict[str, float] = {"flops": counted.get("flops", -1), "bytes": counted.get("bytes accessed", -1)}
+    says = {name: n for name, n in says.items() if n >= 0}  # -1: unknown, because of a custom call
     memory = compiled.memory_analysis()
     if memory is not None:
-        says["arguments"] = memory.argument_size_in_bytes
-        says["results"] = memory.output_size_in_bytes
+        says["arguments"] = arguments = memory.argument_size_in_bytes
+        says["results"] = results = memory.output_size_in_bytes
         says["temporary"] = memory.temp_size_in_bytes
-        shared = memory.alias_size_in_bytes
-        says["peak"] = says["arguments"] + says["results"] + says["temporary"] - shared
+        says["peak"] = arguments + results + memory.temp_size_in_bytes - memory.alias_size_in_bytes
     return says
 
 
@@ -390,7 +359,7 @@ def equation_costs(program: Program) -> list[tuple[Equation, EquationCost]]:
     """Return the cost of every equation that computes. The total cost of an equation that holds
     programs is distributed over their equations, in proportion to the cost of one run. Equations
     are listed once per call site of their program."""
-    names = letters(program)
+    names = names_of(program)
     found: list[tuple[Equation, EquationCost]] = []
     inputs = bytes_of(*program.in_types, *[v.type for v in program.constants])
     # (program, factor for its FLOPs, factor for its bytes, bytes in use outside of it)
@@ -413,24 +382,11 @@ def equation_costs(program: Program) -> list[tuple[Equation, EquationCost]]:
 
 
 def _lines(equations: Sequence[EquationCost]) -> list[LineCost]:
-    by_line: dict[str, list[EquationCost]] = {}
+    by_line: defaultdict[str, list[EquationCost]] = defaultdict(list)
     for e in equations:
-        by_line.setdefault(e.line, []).append(e)
-    lines = [
-        LineCost(
-            line, len(es), sum([e.flops for e in es]), sum([e.bytes for e in es]), max([e.peak for e in es])
-        )
-        for line, es in by_line.items()
-    ]
+        by_line[e.line].append(e)
+    lines = []
+    for line, es in by_line.items():
+        flops, moved, peaks = zip(*[(e.flops, e.bytes, e.peak) for e in es], strict=True)
+        lines.append(LineCost(line, len(es), sum(flops), sum(moved), max(peaks)))
     return sorted(lines, key=lambda x: (-x.flops, -x.bytes))
-
-
-def _unknown(program: Program) -> dict[str, int]:
-    """Count the equations of each operation of unknown cost."""
-    equations = [e for p in with_nested(program) for e in p.equations if not e.primitive.counted]
-    return dict(Counter([e.primitive.called(e.params) for e in equations]))
-
-
-def _live(program: Program, plan: Schedule) -> list[tuple[str, int, str]]:
-    made_by = {v: e for e in program.equations for v in e.outputs}
-    return [(str(v.type), bytes_of(v.type), line_text(made_by[v].source)) for v in plan.live]

@@ -70,14 +70,10 @@ def doctor(
         stream.write(_table(rows) + "\n")
         verdict = f"{len(bad)} of {len(rows)} operations failed" if bad else "all passed"
         stream.write(f"{len(rows)} operations in {seconds:.0f} s: {verdict}\n")
-    stream.write(f"\n{_caches()}\n")
-    return well
-
-
-def _caches() -> str:
-    """Return a table of the caches of functrans in this process."""
     cells = [tuple(map(str, row)) for row in caching.report() if row.hits or row.misses]
-    return columns(("cache", "entries", "limit", "hits", "misses", "evictions"), cells)
+    caches = columns(("cache", "entries", "limit", "hits", "misses", "evictions"), cells)
+    stream.write(f"\n{caches}\n")
+    return well
 
 
 def _versions() -> str:
@@ -154,7 +150,7 @@ def _progress(stream: TextIO, done: int, total: int, name: str) -> None:
 def _table(rows: Sequence[Row]) -> str:
     """Format the rows: problems first, then the largest errors; exact operations in one line."""
     shown = sorted([r for r in rows if r.ulps], key=lambda r: (not r.problem, -r.ulps))
-    cells = [(r.operation, f"{r.ulps:.3g}", f"{r.limit:.3g}", r.problem) for r in shown]
+    cells = [(r.operation, r.ulps, r.limit, r.problem) for r in shown]
     exact = [r.operation for r in rows if not r.ulps]
     text = columns(("operation", "worst ULP", "expected", ""), cells)
     return text + f"\nexact: {', '.join(exact)}"

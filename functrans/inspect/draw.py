@@ -51,11 +51,8 @@ def coloured(program: Program) -> str:
     lines = show(program).splitlines()
     text = escape("\n".join(lines[:_LINES]), quote=False)
     more = f"\n⋯ {len(lines) - _LINES} more lines" if len(lines) > _LINES else ""
-    return f'<pre style="line-height:1.35">{_PARTS.sub(_span, text)}{more}</pre>'
-
-
-def _span(match: re.Match[str]) -> str:
-    return f'<span style="color:{_COLOURS[match.lastgroup or "name"]}">{match[0]}</span>'
+    text = _PARTS.sub(lambda m: f'<span style="color:{_COLOURS[m.lastgroup or ""]}">{m[0]}</span>', text)
+    return f'<pre style="line-height:1.35">{text}{more}</pre>'
 
 
 # --- the graph: boxes and arrows ------------------------------------------------------------------
@@ -107,11 +104,10 @@ def of_equations(program: Program, counter: Iterator[int] | None = None) -> Grap
     places = argument_names(program)
     for kind, given in (("input", program.inputs), ("constant", program.constants)):
         for v in given:
-            typed = names.typed(v)
-            if v in used and v in places:
-                g.made[v] = g.add(kind, _end(places[v]), cut(typed, _LONGEST), f"{kind} {places[v]}")
-            elif v in used:
-                g.made[v] = g.add(kind, typed, "", kind)
+            typed, place = names.typed(v), places.get(v)
+            shown = (_end(place), cut(typed, _LONGEST), f"{kind} {place}") if place else (typed, "", kind)
+            if v in used:
+                g.made[v] = g.add(kind, *shown)
     for e in program.equations:
         told = [show_equation(e, names), provenance(e), text_of(e.source)]
         about = "\n".join([*told, *e.primitive.listing(e.params)]).strip()
@@ -158,11 +154,17 @@ def of_lines(program: Program) -> Graph:
     return g.graph()
 
 
+def _boxes(graph: Graph) -> Iterator[Node]:
+    """Yield the boxes at all depths."""
+    for node in graph["nodes"]:
+        yield node
+        for inner in node["inside"]:
+            yield from _boxes(inner["graph"])
+
+
 def size(graph: Graph) -> int:
     """Return the number of equation boxes, nested ones included."""
-    inner = [i["graph"] for n in graph["nodes"] for i in n["inside"]]
-    own = sum([n["kind"] in ("forward", "backward") for n in graph["nodes"]])
-    return own + sum([size(g) for g in inner])
+    return sum([n["kind"] in ("forward", "backward") for n in _boxes(graph)])
 
 
 def _merged(edges: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -242,7 +244,7 @@ def draw(program: Program, path: str | Path) -> Path:
     file = file_to_write(path, "a picture", ".svg", ".html")
     lines = len(program.equations) > BOXES
     graph = of_lines(program) if lines else of_equations(program)
-    closed = _holding(graph) if size(graph) > BOXES else []
+    closed = [n["id"] for n in _boxes(graph) if n["inside"]] if size(graph) > BOXES else []
     if file.suffix.lower() == ".svg":
         text = svg(graph, closed)
     else:
@@ -289,12 +291,3 @@ def _engine() -> Any:
         text = asset(name)
         engine.eval(text.replace('"use strict";', "", 1))  # which would hide its definitions
     return engine
-
-
-def _holding(graph: Graph) -> list[int]:
-    """Return the boxes that hold programs, at all depths."""
-    found = []
-    for n in graph["nodes"]:
-        if n["inside"]:
-            found += [n["id"], *[i for part in n["inside"] for i in _holding(part["graph"])]]
-    return found

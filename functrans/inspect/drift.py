@@ -90,7 +90,9 @@ class Drift:
             self._errors[v] = error
             self._largest[v] = max(error, self._largest.get(v, 0.0))
         after = max(errors, default=0.0)
-        self._reached(place, after)
+        self.curve.append(after)
+        if place.frame.holder is not None:
+            self._carried[place.frame.program] = max(self._carried.get(place.frame.program, 0.0), after)
         if kept is None or after <= _VISIBLE or eqn.primitive.holds_programs:
             return
         before = max(self._before(place), float(np.finfo(np.float32).eps) / 2)
@@ -100,12 +102,6 @@ class Drift:
             texts = [summary(x[k], eqn.outputs[k].type) for x in (kept, outs)]
             self._grown[eqn] = Growth(factor, before, after, Finding.of(place, 0.0, 0.0, *texts))
 
-    def _reached(self, place: Place, error: float) -> None:
-        self.curve.append(error)
-        if place.frame.holder is not None:
-            carried = self._carried.get(place.frame.program, 0.0)
-            self._carried[place.frame.program] = max(carried, error)
-
     def growth(self, program: Program) -> Growth | None:
         """Return where the error grew most; None if it stayed near rounding level everywhere.
 
@@ -113,10 +109,9 @@ class Drift:
         that is added to a larger one does not."""
         if not self._grown:
             return None
-        reaches: dict[Var, float] = {
-            v: self._largest.get(v, 0.0) for v in program.outputs if isinstance(v, Var)
-        }
-        todo, found, largest = [program], [], self._largest
+        largest = self._largest
+        reaches = {v: largest.get(v, 0.0) for v in program.outputs if isinstance(v, Var)}
+        todo, found = [program], []
         while todo:
             p = todo.pop()
             for eqn in reversed(p.equations):
@@ -131,11 +126,9 @@ class Drift:
                     read = (*read, *[v for q in inside for v in q.outputs])
                     todo += inside
                 for v in read:
-                    through = largest.get(v, 0.0)
-                    if through > 0.0:
-                        through = min(through, out)
-                        if through > reaches.get(v, 0.0):
-                            reaches[v] = through
+                    through = min(largest.get(v, 0.0), out)
+                    if through > reaches.get(v, 0.0):
+                        reaches[v] = through
         best = max(found, key=lambda g: g.factor, default=None)
         return None if best is None or best.factor < _NOTABLE or best.after < _VISIBLE else best
 

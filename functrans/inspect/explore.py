@@ -6,7 +6,8 @@ import inspect
 import linecache
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from types import CodeType
@@ -98,11 +99,11 @@ def stages(
     whole: Any = jit(fun) if jitted is None else fun
     static = ((), ()) if jitted is None else (sorted(jitted.statics.numbers), jitted.statics.names)
     derived = make_ir(fun, *static)(*args, **kwargs)
-    inner = underlying(fun)
+    does, inner = _below(fun)
     found = []
     if inner is not None:
         found.append(of_program("traced", make_ir(inner, *static)(*args, **kwargs), lines))
-    found.append(of_program(" and ".join(_made_by(fun)) or "traced", derived, lines))
+    found.append(of_program(" and ".join(does) or "traced", derived, lines))
     optimized = whole.program(*args, **kwargs)
     if profile is not None:
         check_same(profile.program, optimized)
@@ -132,32 +133,19 @@ _DOES = {"derivatives.py": "differentiated", "jet.py": "differentiated", "vmap.p
 _SAME_ARGUMENTS = ("derivatives.py", "jit.py", "checkpoint.py", "tracebacks.py", "staging.py")
 
 
-def _chain(fun: Any) -> Iterator[Any]:
-    """Return a function and the functions that it wraps."""
-    while fun is not None:
-        yield fun
-        fun = getattr(fun, "__wrapped__", None)
-
-
-def _files(functions: Sequence[Any]) -> list[str]:
-    """Return the names of this library's files that define the functions."""
-    codes = [f.__code__ for f in functions if hasattr(f, "__code__")]
-    return [os.path.basename(c.co_filename) for c in codes if not is_users(c)]
-
-
-def _made_by(fun: Any) -> list[str]:
-    """Return what the wrappers do, innermost first."""
-    *outer, _ = _chain(fun)
-    return list(dict.fromkeys([_DOES[f] for f in reversed(_files(outer)) if f in _DOES]))
-
-
-def underlying(fun: Any) -> Any:
-    """Return the user's function below derivatives, jit and checkpoint, which takes the same
-    arguments; None if there is none, or if another wrapper (vmap) changes the arguments."""
-    *outer, innermost = _chain(fun)
-    if not _made_by(fun) or not hasattr(innermost, "__code__") or not is_users(innermost.__code__):
-        return None
-    return innermost if set(_files(outer)) <= set(_SAME_ARGUMENTS) else None
+def _below(fun: Any) -> tuple[list[str], Any]:
+    """Return what the wrappers of a function do, innermost first; and the user's function below
+    derivatives, jit and checkpoint, which takes the same arguments. It is None if there is none, or if
+    another wrapper (vmap) changes the arguments."""
+    outer: list[Any] = []
+    while hasattr(fun, "__wrapped__"):
+        outer.append(fun)
+        fun = fun.__wrapped__
+    codes = [f.__code__ for f in reversed(outer) if hasattr(f, "__code__")]
+    files = [os.path.basename(c.co_filename) for c in codes if not is_users(c)]
+    does = list(dict.fromkeys([_DOES[f] for f in files if f in _DOES]))
+    is_shown = does and hasattr(fun, "__code__") and is_users(fun.__code__)
+    return does, fun if is_shown and set(files) <= set(_SAME_ARGUMENTS) else None
 
 
 # --- programs -------------------------------------------------------------------------------------
@@ -215,25 +203,26 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
 
 def of_source(lines: Lines, cost: Stage) -> Stage:
     """Return the source of the functions of all equations, with the costs of one stage."""
-    totals: dict[int, tuple[int, int]] = {}
-    took: dict[int, float] = {}
+    flops: Counter[int] = Counter()
+    moved: Counter[int] = Counter()
+    took: defaultdict[int, float] = defaultdict(float)
     for e, ms in lines.times.items():
-        took[lines.of(e)] = took.get(lines.of(e), 0.0) + ms
+        took[lines.of(e)] += ms
     for r in cost.rows:
         if r.source >= 0 and not r.inside:
-            flops, moved = totals.get(r.source, (0, 0))
-            totals[r.source] = flops + r.flops, moved + r.bytes
-    wanted: dict[str, set[int]] = {}
+            flops[r.source] += r.flops
+            moved[r.source] += r.bytes
+    wanted: defaultdict[str, set[int]] = defaultdict(set)
     for code in lines.codes:
         try:
             block, first = inspect.getsourcelines(code)
         except (OSError, TypeError):
             continue
         first = max(first, 1)
-        wanted.setdefault(code.co_filename, set()).update(range(first, first + len(block)))
+        wanted[code.co_filename].update(range(first, first + len(block)))
     for file, line in lines.numbers:
         if linecache.getline(file, line):
-            wanted.setdefault(file, set()).add(line)
+            wanted[file].add(line)
     rows: list[Row] = []
     for file, numbers in wanted.items():
         rows.append(Row(file.rpartition("/")[2], 0, -2, inside=0))
@@ -243,7 +232,7 @@ def of_source(lines: Lines, cost: Stage) -> Stage:
                 rows.append(Row("⋯", 1, -2))
             text = linecache.getline(file, n).rstrip("\n").expandtabs(4)
             source = lines.numbers.get((file, n), -2)
-            costs = *totals.get(source, (0, 0)), 0, round(took.get(source, 0.0), 6)
+            costs = flops[source], moved[source], 0, round(took[source], 6)
             rows.append(Row(f"{n:>4}  {cut(text, LONGEST)}", 1, source, "", *costs))
             before = n
         rows[at] = rows[at]._replace(inside=len(rows) - at - 1)

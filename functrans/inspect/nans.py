@@ -77,6 +77,7 @@ class NanReport(Saved):
     results  : indices of the results that are not finite
     """
 
+    _saved = "verdict findings results"
     findings: Sequence[NanFinding]
     inputs: dict[int, str]
     results: Sequence[int]
@@ -120,17 +121,12 @@ class NanReport(Saved):
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "verdict": self.verdict,
-            "findings": [f._asdict() for f in self.findings],
-            "arguments": {str(i): text for i, text in self.inputs.items()},
-            "results": list(self.results),
-        }
+        return super().as_dict() | {"arguments": {str(i): text for i, text in self.inputs.items()}}
 
     def as_html(self) -> str:
         good = not self.findings and not self.results
         blocks = [(f.line, str(f)) for f in self.findings]
-        return page("find_nan", [verdict(self.verdict, good), *blocks])
+        return page("find_nan", verdict(self.verdict, good), *blocks)
 
 
 @boundary
@@ -241,18 +237,13 @@ class Search:
 def _finding(place: Place, values: Sequence[Any], outs: Sequence[Any], kind: str) -> NanFinding:
     eqn = place.equation
     names = {v: f"{name}: " for v, name in argument_names(place.frame.program).items()}
+    first = history(eqn)[1]  # the user's operation, perhaps the one that this is a derivative of
     return NanFinding(
         kind,
         *place.told,
         location(eqn.source),
         place.source,
-        _forward(eqn),
+        f"{first.primitive.name} at {describe(first.source)}" if is_derived(eqn) else "",
         [names.get(v, "") + summary(x, v.type) for x, v in zip(values, eqn.inputs, strict=True)],
         [summary(y, v.type) for y, v in zip(outs, eqn.outputs, strict=True)],
     )
-
-
-def _forward(eqn: Equation) -> str:
-    """Return the user's operation that an equation is a derivative of, and its line."""
-    first = history(eqn)[1]
-    return f"{first.primitive.name} at {describe(first.source)}" if is_derived(eqn) else ""

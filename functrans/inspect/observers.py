@@ -12,7 +12,7 @@ primitives.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
@@ -20,16 +20,17 @@ import numpy as np
 
 from functrans.backends import eager, reference
 from functrans.backends.reference import as_numpy
-from functrans.caching import memo, memoized
+from functrans.caching import memo
 from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, line_text
-from functrans.ir.text import Names, nested, show_equation
+from functrans.ir.text import Names, names_of, nested, show_equation
 from functrans.ir.types import is_key_dtype
 from functrans.tracer import CONCRETE
 
 RunOne = Callable[[Equation, list[Any]], Sequence[Any]]
 
 
+@dataclass(slots=True, eq=False)
 class Frame:
     """One run of a program: its environment so far, and the enclosing equation (`holder`).
 
@@ -37,15 +38,11 @@ class Frame:
     step  : the step of the holder's loop, from 0; None outside of loops
     """
 
-    __slots__ = ("env", "holder", "key", "label", "program", "step")
-
-    def __init__(self, program: Program, holder: Place | None, label: str, step: int | None):
-        self.program: Program = program
-        self.holder: Place | None = holder
-        self.label: str = label
-        self.step: int | None = step
-        self.env: dict[Var, Any] = {}
-        self.key: tuple[Any, ...] = () if holder is None else (*holder.key, label, step)
+    program: Program
+    holder: Place | None = None
+    label: str = ""
+    step: int | None = None
+    env: dict[Var, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +56,9 @@ class Place:
     @property
     def key(self) -> tuple[Any, ...]:
         """A key that is unique in a run, and the same in every run of the program."""
-        return (*self.frame.key, self.index)
+        frame = self.frame
+        around = () if frame.holder is None else (*frame.holder.key, frame.label, frame.step)
+        return (*around, self.index)
 
     @property
     def steps(self) -> list[int]:
@@ -90,17 +89,21 @@ class Place:
         return " > ".join([*parts, _named(self)])
 
     @property
+    def names(self) -> Names:
+        """The names of variables in the text of the whole program."""
+        return names_of(self.frames[0].program)
+
+    @property
     def text(self) -> str:
         """The equation as in the text of the whole program, without nested programs."""
-        return show_equation(self.equation, letters(self.frames[0].program))
+        return show_equation(self.equation, self.names)
 
     @property
     def arguments(self) -> str:
         """The operands that are arguments of the function: `a is params['w'], b is x`."""
-        names = argument_names(self.frame.program)
-        letter = letters(self.frames[0].program)
-        given = [v for v in dict.fromkeys(self.equation.inputs) if v in names]
-        return ", ".join([f"{letter(v)} is {names[v]}" for v in given])
+        known = argument_names(self.frame.program)
+        given = [v for v in dict.fromkeys(self.equation.inputs) if v in known]
+        return ", ".join([f"{self.names(v)} is {known[v]}" for v in given])
 
     @property
     def source(self) -> str:
@@ -136,15 +139,12 @@ def observe(
     keep    : keep the values of all variables in the frames; else free them after their last use
     given   : function applied to constants, arguments and literals before use
     """
-    walk = _Walk(run_one, before, after, keep, given)
     known = zip((*program.constants, *program.inputs), (*program.values, *args), strict=True)
     values = [as_numpy(x, v.type) for v, x in known]
     if given is not None:
         values = [given(x) for x in values]
-    n = len(program.constants)
-    top = Frame(program, None, "", None)
-    top.env.update(zip(program.constants, values, strict=False))
-    return walk.run(top, values[n:])
+    walk = _Walk(run_one, before, after, keep, given)
+    return walk.run(Frame(program), values)
 
 
 class _Walk(NamedTuple):
@@ -157,9 +157,9 @@ class _Walk(NamedTuple):
     given: Any
 
     def run(self, frame: Frame, values: Sequence[Any]) -> list[Any]:
-        """Run a frame's program and return its results."""
+        """Run a frame's program, given its constants and inputs, and return its results."""
         env, program = frame.env, frame.program
-        env.update(zip(program.inputs, values, strict=True))
+        env.update(zip((*program.constants, *program.inputs), values, strict=True))
         done = None if self.keep else memo(program, _last_uses)
         literals = memo(program, _literals, self.given)
         for i, eqn in enumerate(program.equations):
@@ -195,9 +195,7 @@ class _Walk(NamedTuple):
 
         given = [on_host(x) for x in operands]
         if not names:  # a Python callback gets its declared dtypes, also in a float64 run
-            types = [v.type for v in eqn.inputs]
-            pairs = zip(given, types, strict=True)
-            given = [x if is_key(x) else x.astype(t.dtype, copy=False) for x, t in pairs]
+            given = narrowed(eqn, given)
         return eqn.primitive.interpret(run_nested, given, eqn.params)
 
 
@@ -217,31 +215,15 @@ def _literals(program: Program, given: Callable[[Any], Any] | None) -> dict[Lite
     return found
 
 
-@memoized
-def letters(program: Program) -> Names:
-    """Return the variable names of a program and its nested programs, as in its text."""
-    found = Names()
-    seen: set[Program] = set()
-    todo: list[Program | Equation] = [program]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, Equation):
-            variables: Sequence[Any] = item.outputs
-            todo += reversed(item.programs)
-        elif item in seen:
-            continue
-        else:
-            seen.add(item)
-            variables = (*item.inputs, *item.constants)
-            todo += reversed(item.equations)
-        for v in variables:
-            found(v)
-    return found
-
-
 def on_host(x: Any) -> Any:
     """Return a value as a NumPy array; typed keys stay JAX key arrays."""
     return x if x.__class__ is np.ndarray or is_key(x) else np.asarray(x)
+
+
+def narrowed(eqn: Equation, values: Sequence[Any]) -> list[Any]:
+    """Return operands at the dtypes that an equation declares."""
+    pairs = zip(values, eqn.inputs, strict=True)
+    return [x if is_key(x) else np.asarray(x).astype(v.type.dtype, copy=False) for x, v in pairs]
 
 
 def is_key(x: Any) -> bool:

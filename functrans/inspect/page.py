@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,7 @@ from functrans import errors
 from functrans.caching import cached
 from functrans.ir.source import brief_with_type, here
 from functrans.ir.tracebacks import boundary
+from functrans.passes.explanation import short
 
 # --- files of this package ------------------------------------------------------------------------
 
@@ -40,7 +41,11 @@ def embedded(data: Any) -> str:
 
 # --- pages ----------------------------------------------------------------------------------------
 
+ROWS = 20  # rows of a table, at most
+
 Block = str | tuple[str, str]
+Row = Sequence[str | float]
+Table = tuple[Sequence[str], Sequence[Row]]  # the names of its columns, and its rows
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --paper: #fff; --soft: #5b6675; --line: #d8dee6;
@@ -61,7 +66,7 @@ svg path { fill: none; stroke: var(--mark); stroke-width: 1.3; } svg line { stro
 """
 
 
-def page(title: str, blocks: Sequence[Block]) -> str:
+def page(title: str, *blocks: Block) -> str:
     """Return a page of blocks, each HTML or (heading, text)."""
     body = [b if isinstance(b, str) else f"<h2>{escape(b[0])}</h2><pre>{escape(b[1])}</pre>" for b in blocks]
     return (
@@ -76,10 +81,10 @@ def verdict(text: str, good: bool) -> str:
     return f'<p class="verdict {"good" if good else "bad"}">{escape(text)}</p>'
 
 
-def table(heading: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(heading: str, head: Sequence[str], rows: Sequence[Row]) -> str:
     """Return a heading and a table, as HTML."""
     cells = "".join([f"<th>{escape(c)}</th>" for c in head])
-    lines = ["".join([f"<td>{escape(c)}</td>" for c in row]) for row in rows]
+    lines = ["".join([f"<td>{escape(_cell(c))}</td>" for c in row]) for row in rows]
     body = "".join([f"<tr>{line}</tr>" for line in lines])
     return f'<h2>{escape(heading)}</h2><div class="wide"><table><tr>{cells}</tr>{body}</table></div>'
 
@@ -108,22 +113,33 @@ def curve(heading: str, values: Sequence[float]) -> str:
     )
 
 
-def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of text with aligned columns."""
-    lines = [head, *rows]
+def columns(head: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return a table as text with aligned columns."""
+    lines = [head, *[[_cell(c) for c in row] for row in rows]]
     widths = [max([len(r[i]) for r in lines]) for i in range(len(head))]
     return "\n".join(
         ["  ".join([c.ljust(w) for c, w in zip(r, widths, strict=True)]).rstrip() for r in lines]
     )
 
 
+def _cell(x: str | float) -> str:
+    """Return a number with three digits: 1234567 as `1.23 M`, 0.12345 as `0.123`."""
+    if isinstance(x, str):
+        return x
+    return short(x) if isinstance(x, int) else f"{x:.3g}"
+
+
 class Saved(ABC):
-    """Base class of reports that can be saved: as data and as a page."""
+    """Base class of reports that can be saved: as data and as a page.
+
+    _saved : the names of the attributes that are the data
+    """
+
+    _saved: str
 
     def __repr__(self) -> str:
         return str(self)
 
-    @abstractmethod
     def as_dict(self) -> dict[str, Any]:
         """Return the report as lists, dicts, strings and numbers.
 
@@ -132,6 +148,7 @@ class Saved(ABC):
           >>> ft.cost(jnp.matmul)(jnp.ones((8, 8)), jnp.ones((8, 8))).as_dict()["flops"]
           1024
         """
+        return {name: _data(getattr(self, name)) for name in self._saved.split()}
 
     @abstractmethod
     def as_html(self) -> str:
@@ -159,7 +176,7 @@ class Saved(ABC):
         """
         file = file_to_write(path, "a report", ".html", ".json")
         page_wanted = file.suffix.lower() == ".html"
-        text = self.as_html() if page_wanted else json.dumps(_plain(self.as_dict()), indent=1)
+        text = self.as_html() if page_wanted else json.dumps(_data(self.as_dict(), _finite), indent=1)
         file.write_text(text if page_wanted else text + "\n", encoding="utf-8")
 
 
@@ -178,10 +195,15 @@ def file_to_write(path: Any, what: str, *suffixes: str) -> Path:
     return file
 
 
-def _plain(x: Any) -> Any:
-    """Convert data for JSON, with non-finite numbers as strings."""
-    if isinstance(x, float) and not math.isfinite(x):
-        return str(x)
+def _data(x: Any, number: Callable[[Any], Any] = lambda n: n) -> Any:
+    """Return named tuples as dicts, sequences as lists, and `number` of what they hold."""
+    if hasattr(x, "_asdict"):
+        x = x._asdict()
     if isinstance(x, dict):
-        return {k: _plain(v) for k, v in x.items()}
-    return [_plain(v) for v in x] if isinstance(x, (list, tuple)) else x
+        return {k: _data(v, number) for k, v in x.items()}
+    return [_data(v, number) for v in x] if isinstance(x, (list, tuple)) else number(x)
+
+
+def _finite(x: Any) -> Any:
+    """Return a number for JSON, which has no infinity and no NaN."""
+    return str(x) if isinstance(x, float) and not math.isfinite(x) else x

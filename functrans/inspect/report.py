@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from functrans.inspect.observers import Place
-from functrans.inspect.page import Block, Saved, columns, curve, page, table, verdict
+from functrans.inspect.page import ROWS, Block, Row, Saved, Table, columns, curve, page, table, verdict
 from functrans.ir.program import Program
-
-ROWS = 20  # rows per table
 
 
 class Finding(NamedTuple):
@@ -91,6 +89,7 @@ class Report(Saved):
     parted    : where the control flow of XLA and the float64 reference differs (branch, step count)
     """
 
+    _saved = "ok verdict first amplified parted results worst"
     program: Program
     first: Finding | None
     worst: Sequence[Finding]
@@ -149,19 +148,8 @@ class Report(Saved):
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        growth = self.amplified
-        return {
-            "ok": self.ok,
-            "verdict": self.verdict,
-            "first": self.first and self.first._asdict(),
-            "amplified": growth and {**growth._asdict(), "finding": growth.finding._asdict()},
-            "parted": self.parted,
-            "results": [r._asdict() for r in self.results],
-            "equations compared": self.count,
-            "worst": [f._asdict() for f in self.worst],
-            "accumulated error": list(self.curve),
-            "program": str(self.program),
-        }
+        compared = {"equations compared": self.count, "accumulated error": list(self.curve)}
+        return super().as_dict() | compared | {"program": str(self.program)}
 
     def as_html(self) -> str:
         body: list[Block] = [verdict(self.verdict, self.ok)]
@@ -174,7 +162,7 @@ class Report(Saved):
         body.append(curve("Accumulated relative error, equation by equation", self.curve))
         body.append(table("Worst equations", *self._worst_table()))
         body.append(("Program", str(self.program)))
-        return page("compare", body)
+        return page("compare", *body)
 
     def _growth(self) -> str:
         g = self.amplified
@@ -183,25 +171,17 @@ class Report(Saved):
             f"{g.after:.1e}, at"
         )
 
-    def _results_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def _results_table(self) -> Table:
         shown = sorted(self.results, key=lambda r: (r.ok, -r.error))[:ROWS]
-        head = ["result", "type", "", "error", "one by one"]
-        rows: list[Sequence[str]] = [
-            (
-                str(r.number),
-                r.type,
-                "ok" if r.ok else "DIFFERS",
-                f"{r.error:.1e}",
-                f"{r.stepwise:.1e}",
-                "" if r.reference is None else f"{r.reference:.1e}",
-            )
-            for r in shown
-        ]
-        if all(r.reference is None for r in shown):
-            return head, [row[:-1] for row in rows]
-        return [*head, "reference's own"], rows
+        head = ["result", "type", "", "error", "one by one", "reference's own"]
+        rows: list[Row] = []
+        for r in shown:
+            errors = ["" if x is None else f"{x:.1e}" for x in (r.error, r.stepwise, r.reference)]
+            rows.append([str(r.number), r.type, "ok" if r.ok else "DIFFERS", *errors])
+        width = 5 if all(r.reference is None for r in shown) else 6
+        return head[:width], [row[:width] for row in rows]
 
-    def _worst_table(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def _worst_table(self) -> Table:
         head = ("ULP", "expected", "operation", "place", "line")
         return head, [(_short(f.ulps), _short(f.limit), f.primitive, f.place, f.line) for f in self.worst]
 

@@ -11,6 +11,7 @@ import bdb
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
 from typing import Any, TextIO
 
 import jax
@@ -20,7 +21,7 @@ from functrans import errors
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
-from functrans.inspect.observers import Place, by_xla, letters, observe, value_of
+from functrans.inspect.observers import Frame, Place, by_xla, observe
 from functrans.inspect.python_source.naming import result_names
 from functrans.inspect.staged import Staged, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
@@ -52,7 +53,7 @@ _MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as p
 _COMMANDS = ("args", "next", "out", "continue", "break", "print", "list", "where", "quit", "help")
 _SHORT = {name[0]: name for name in _COMMANDS} | {"s": "into", "step": "into", "?": "help"}
 
-Stop = Callable[[Place], bool]
+Stop = tuple[float, int]  # (depth, n): at the n-th equation in so many frames at most
 
 
 @boundary
@@ -100,7 +101,11 @@ def step(
       >>> print(y)
       0.0
     """
-    _check_commands(commands)
+    if isinstance(commands, str):  # which would be one command per letter
+        raise errors.InvalidArgument(
+            f"debug.step: commands must be a list of strings, got {brief(commands)}, {here()}\n"
+            f"Write commands={brief(commands.split(';'))}."
+        )
 
     @unchecked()
     def stepped(made: Staged) -> Any:
@@ -111,15 +116,6 @@ def step(
         return made.result([as_type(y, t) for y, t in pairs])  # NumPy's arrays have no weak types
 
     return tool("debug.step", fun, passes, (), stepped)
-
-
-def _check_commands(commands: Any) -> None:
-    """Raise an error for a string, which would be one command per letter."""
-    if isinstance(commands, str):
-        raise errors.InvalidArgument(
-            f"debug.step: commands must be a list of strings, got {brief(commands)}, {here()}\n"
-            f"Write commands={brief(commands.split(';'))}."
-        )
 
 
 def _asked(commands: Iterable[str] | None, source: TextIO | None, output: TextIO) -> Iterator[str]:
@@ -151,7 +147,7 @@ class _Walker:
         self.breaks: list[str] = []
         self.search = Search(infinities=True)
         self.to_nan = False
-        self.stop_at: Stop = lambda place: True
+        self.stop_at: Stop = (inf, 1)
         self.shown: Place | None = None  # the place stopped at, not yet run
         self.last = ""
         self.previous: Place | None = None
@@ -165,7 +161,10 @@ class _Walker:
         """Stop here, if a breakpoint or the last command says so."""
         at_break = self._at_break(place)
         self.previous = place
-        if at_break or self.stop_at(place):
+        depth, left = self.stop_at
+        left -= len(place.frames) <= depth
+        self.stop_at = depth, left
+        if at_break or left <= 0:
             self.shown = place
             self._show(place)
             self._ask(place)
@@ -174,9 +173,8 @@ class _Walker:
         """Print the results of an equation stopped at; stop after one that produced a NaN."""
         if place is self.shown:
             self.shown = None
-            names = letters(place.frames[0].program)
             for v, y in zip(place.equation.outputs, outs, strict=True):
-                self.say(f"    {names(v)} = {summary(y, v.type)}")
+                self.say(f"    {place.names(v)} = {summary(y, v.type)}")
         if self.to_nan and (made := self.search.made(place, values, outs)):
             self.to_nan = False
             self.say(f"{made} made by")
@@ -210,24 +208,16 @@ class _Walker:
         self.stop_at = stop
 
     def do_next(self, place: Place, argument: str) -> Stop:
-        depth, left = _depth(place), int(argument) if argument.isdigit() else 1
-
-        def stop(here: Place) -> bool:
-            nonlocal left
-            left -= _depth(here) <= depth
-            return left <= 0
-
-        return stop
+        return len(place.frames), int(argument) if argument.isdigit() else 1
 
     def do_into(self, place: Place, argument: str) -> Stop:
-        return lambda here: True
+        return inf, 1
 
     def do_out(self, place: Place, argument: str) -> Stop:
-        depth = _depth(place)
-        return lambda here: _depth(here) < depth
+        return len(place.frames) - 1, 1
 
     def do_continue(self, place: Place, argument: str) -> Stop:
-        return lambda here: False
+        return 0, 1
 
     def do_nan(self, place: Place, argument: str) -> Stop:
         self.to_nan = True
@@ -258,20 +248,18 @@ class _Walker:
             self.say(f"no variable {argument!r} has a value here; known: {known}")
 
     def do_args(self, place: Place, argument: str) -> None:
-        names = letters(place.frames[0].program)
         found = argument_names(place.frame.program)
         for v, name in found.items():
-            self.say(f"{names(v)} = {name}: {v.type}")
+            self.say(f"{place.names(v)} = {name}: {v.type}")
         if not found:
             self.say("the arguments of this program have no names")
 
     def do_list(self, place: Place, argument: str) -> None:
         around = int(argument) if argument.isdigit() else 5
-        names = letters(place.frames[0].program)
         equations = place.frame.program.equations
         for i in range(max(0, place.index - around), min(len(equations), place.index + around + 1)):
             mark = "->" if i == place.index else "  "
-            self.say(f"{mark} {i:4}  {show_equation(equations[i], names)}")
+            self.say(f"{mark} {i:4}  {show_equation(equations[i], place.names)}")
 
     def do_where(self, place: Place, argument: str) -> None:
         for frame in place.frames[1:]:
@@ -293,16 +281,11 @@ class _Walker:
 
     def _at_break(self, place: Place) -> bool:
         """Is it the first equation of a line, or one of an operation, with a breakpoint?"""
-        if not self.breaks:
-            return False
-        here, previous = _line(place.equation), self.previous
-        same_line = (
-            previous is not None and previous.frame is place.frame and _line(previous.equation) == here
-        )
-        return any(
-            at == place.equation.primitive.name or (not same_line and _is_line(at, here))
-            for at in self.breaks
-        )
+        if place.equation.primitive.name in self.breaks:
+            return True
+        here, before = _line(place.equation), self.previous
+        is_first = before is None or before.frame is not place.frame or _line(before.equation) != here
+        return is_first and any(_is_line(at, here) for at in self.breaks)
 
     def _has(self, program: Program, at: str) -> bool:
         """Is there an equation at a line or of an operation, also in nested programs?"""
@@ -311,10 +294,6 @@ class _Walker:
             for p in with_nested(program)
             for e in p.equations
         )
-
-
-def _depth(place: Place) -> int:
-    return len(place.frames)
 
 
 def _line(e: Equation) -> tuple[str, int] | None:
@@ -329,30 +308,31 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
     return not file or here[0] == os.path.abspath(file) or here[0].endswith(os.sep + file)
 
 
+def _named(frame: Frame) -> list[dict[str, Var]]:
+    """Return the variables with a value that are arguments, and those that the user's lines assign, the
+    last of each name."""
+    kinds = argument_names(frame.program), result_names(frame.program)
+    return [{known[v]: v for v in frame.env if v in known} for known in kinds]
+
+
 def _names(place: Place) -> list[str]:
     """Return the names that `print` accepts: letters, arguments and assigned names."""
-    letter = letters(place.frames[0].program)
-    here = [v for frame in place.frames for v in frame.env]
-    named: dict[str, None] = {}
-    for frame in place.frames:
-        known = result_names(frame.program) | argument_names(frame.program)
-        named |= dict.fromkeys([known[v] for v in frame.env if v in known])
-    return [*[letter(v) for v in here][-_MOST_NAMES:], *list(named)[-_MOST_NAMES:]]
+    letters = [place.names(v) for frame in place.frames for v in frame.env]
+    named = dict.fromkeys([name for frame in place.frames for kind in _named(frame) for name in kind])
+    return [*letters[-_MOST_NAMES:], *list(named)[-_MOST_NAMES:]]
 
 
 def _variables(place: Place, name: str) -> list[tuple[Var, Any, str]]:
     """Return the variables with this name that have a value in this or an enclosing frame, each
     with a note on its letter. A name is a letter, an argument, or a name that a user line assigns.
     """
-    letter = letters(place.frames[0].program)
-    spelled = name.replace('"', "'")
+    letter, spelled = place.names, name.replace('"', "'")
     found: dict[Var, tuple[Var, Any, str]] = {}
     for frame in reversed(place.frames):
-        arguments, assigned = argument_names(frame.program), result_names(frame.program)
-        last = next((v for v in reversed(frame.env) if assigned.get(v) == name), None)
-        for v in frame.env:
+        meant = [kind.get(spelled) for kind in _named(frame)]
+        for v, value in frame.env.items():
             if letter(v) == name:
-                found.setdefault(v, (v, value_of(v, frame.env), ""))
-            elif v is last or arguments.get(v) == spelled:
-                found.setdefault(v, (v, value_of(v, frame.env), f", which is {letter(v)} here,"))
+                found.setdefault(v, (v, value, ""))
+            elif v in meant:
+                found.setdefault(v, (v, value, f", which is {letter(v)} here,"))
     return list(found.values())

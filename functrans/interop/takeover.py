@@ -400,7 +400,7 @@ def why(error: Exception) -> str:
     """Return an error as one line, with the innermost program line of its traceback."""
     said = (str(error).strip().split("\n")[0])[:_WIDTH].rstrip(".,: ").removesuffix(", at")
     text = f"{type(error).__name__}: {said}"
-    own = [(tb.tb_frame.f_code, tb.tb_lasti) for tb in frames(error) if is_own(tb.tb_frame.f_code)]
+    own = [(tb.tb_frame.f_code, tb.tb_lasti, "") for tb in frames(error) if is_own(tb.tb_frame.f_code)]
     return f"{text}, at {_shown(own[-1][0], line_of(own[-1]))}  {text_of(own[-1])}" if own else text
 
 

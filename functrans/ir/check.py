@@ -12,7 +12,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, equation_source, here
-from functrans.ir.text import Names, defaults, is_concrete, show_equation, show_value, with_nested
+from functrans.ir.text import Names, defaults, is_concrete, names_of, show_equation, show_value, with_nested
 from functrans.ir.types import ArrayType, is_key_dtype
 
 AROUND = 2  # equations shown before and after the wrong one
@@ -107,37 +107,31 @@ class _Checker:
         elif v.__class__ is not Var:
             raise self.error(f"{what} is a {type(v).__name__}, not a Var or Literal", i)
         elif v not in self.known:
-            raise self.error(f"{what} is {{{what}}}, which is not assigned yet", i, {what: v})
+            raise self.error(f"{what} is {self.names(v)}, which is not assigned yet", i)
 
     def define(self, v: Any, i: int | None) -> None:
         if v.__class__ is not Var:
             raise self.error(f"a Var is assigned, not a {type(v).__name__}", i)
         if v in self.known:
-            raise self.error("{v} is assigned twice", i, {"v": v})
+            raise self.error(f"{self.names(v)} is assigned twice", i)
         self.known.add(v)
 
-    def error(self, what: str, i: int | None = None, names: Any = None) -> errors.CheckError:
-        """Return the error, with nearby equations and the variables' names in the printed program."""
-        letters = Names()
+    @property
+    def names(self) -> Names:
+        """The variables' names in the printed program."""
+        return names_of(self.program)
+
+    def error(self, what: str, i: int | None = None) -> errors.CheckError:
+        """Return the error, with nearby equations."""
         p = self.program
-        for v in (*p.inputs, *p.constants):
-            letters(v)
-        last = -1 if i is None else min(i + AROUND, len(p.equations) - 1)
-        lines = []
-        for n, eqn in enumerate(p.equations[: last + 1]):
-            line = show_equation(eqn, letters)
-            if i is not None and n >= i - AROUND:
-                lines.append(f"    {'>' if n == i else ' '} {line}")
-        for name, v in (names or {}).items():
-            what = what.replace(f"{{{name}}}", letters(v))
         place = "the program" + (f" {p.name}" if p.name.isidentifier() else "")
-        asked = f"\nchecked {here()}"
         if i is None:
-            return errors.CheckError(f"in {place}: {what}{asked}")
-        shown = "\n".join(lines)
-        if p.equations[i].source:
-            asked = f"\nmade at\n    {equation_source(p.equations[i])}"
-        return errors.CheckError(f"in equation {i} of {place}: {what}\n{shown}{asked}")
+            return errors.CheckError(f"in {place}: {what}\nchecked {here()}")
+        near = range(max(0, i - AROUND), min(i + AROUND + 1, len(p.equations)))
+        shown = [f"    {'>' if n == i else ' '} {show_equation(p.equations[n], self.names)}" for n in near]
+        wrong = p.equations[i]
+        asked = f"made at\n    {equation_source(wrong)}" if wrong.source else f"checked {here()}"
+        return errors.CheckError("\n".join([f"in equation {i} of {place}: {what}", *shown, asked]))
 
 
 # --- equality up to names -------------------------------------------------------------------------

@@ -26,12 +26,12 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, here
-from functrans.ir.text import defaults, number_at, object_shown
+from functrans.ir.text import defaults, number_at, object_shown, unnested
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 from functrans.typing import PyTree
 
 _DIGITS = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
-_NUMBER = rf"[+-]?(?:(?:inf|nan)(?!\w)|{_DIGITS})(?:[+-](?:inf|nan|{_DIGITS})j)?(?!\w)"
+_NUMBER = rf"(?:True|False|[+-]?(?:(?:inf|nan)(?!\w)|{_DIGITS})(?:[+-](?:inf|nan|{_DIGITS})j)?)(?!\w)"
 _TOKEN = rf"""(?P<space>[ \t\r]+|\#[^\n]*)
     |(?P<line>[;\n])
     |(?P<type>~?[A-Za-z_]\w*(?:<\w+>)?\[[\d,]*\])
@@ -108,43 +108,43 @@ class _Parser:
     # --- programs and equations
 
     def parse(self) -> Program:
+        def whole() -> Generator[Any, Program, None]:
+            yield (yield ())
+
         self.skip_lines()
-        running = [self.program()]
-        made: Any = None
-        while running:  # a stack instead of recursion: programs may be nested to any depth
-            try:
-                running[-1].send(made)
-                made = None
-                running.append(self.program())
-            except StopIteration as done:
-                made = done.value
-                running.pop()
+        made = next(unnested(whole(), self.program))
         self.skip_lines()
         if self.kinds[self.at] != "end":
             self.fail("the end of the text")
         return made
 
-    def program(self) -> Generator[None, Program, Program]:
-        """Parse a program; yield at the start of each nested one and receive it."""
-        self.word("program")
+    def program(self) -> Generator[tuple[()], Program, Program]:
+        """Parse a program; yield () at the start of each nested one and receive it."""
+        self.mark("program")
         name = self.take("name") or ""
         tag = self.take("tag")
         scope: dict[str, Var] = {}
         inputs = self.inside("(", ")", lambda: self.define(scope, *self.typed()))
         constants: list[tuple[Var, Any]] = []
-        if self.words[self.at] == "with":
-            self.at += 1
+        if self.accepts("with"):
             constants = self.inside("(", ")", lambda: self.constant(scope))
         self.mark("{")
+        self.skip_lines()
         equations = []
-        while not self.returns():
+        while not self.accepts("return"):
             equation = self.equation(scope)
             if self.words[self.at] == "{":
                 yield from self.block(equation.params)
             equations.append(equation)
             if self.kinds[self.at] != "line":
                 self.fail("an operand or the end of the line")
-        outputs = self.outputs(scope)
+            self.skip_lines()
+        outputs: list[Any] = []
+        while self.kinds[self.at] != "line" and self.words[self.at] != "}":
+            if outputs:
+                self.mark(",")
+            outputs.append(self.operand(scope))
+        self.skip_lines()
         self.mark("}")
         variables, values = [v for v, _ in constants], [x for _, x in constants]
         made = Program(inputs, equations, outputs, variables, values, name)
@@ -152,28 +152,11 @@ class _Parser:
             self.programs[tag] = made
         return made
 
-    def returns(self) -> bool:
-        self.skip_lines()
-        if self.words[self.at] != "return":
-            return False
-        self.at += 1
-        return True
-
-    def outputs(self, scope: dict[str, Var]) -> list[Any]:
-        found: list[Any] = []
-        while self.kinds[self.at] != "line" and self.words[self.at] != "}":
-            if found:
-                self.mark(",")
-            found.append(self.operand(scope))
-        self.skip_lines()
-        return found
-
     def equation(self, scope: dict[str, Var]) -> Equation:
         outputs = []
         if self.words[self.at + 1 : self.at + 2] == [":"]:
             outputs.append(self.typed())
-            while self.words[self.at] == ",":
-                self.at += 1
+            while self.accepts(","):
                 outputs.append(self.typed())
             self.mark("=")
         primitive = self.primitive()
@@ -196,45 +179,38 @@ class _Parser:
         return found
 
     def operand(self, scope: dict[str, Var]) -> Any:
-        word = self.words[self.at]
-        if self.kinds[self.at] == "number" or word in ("True", "False"):
-            return self.literal()
-        found = scope.get(word)
+        at = self.at
+        if self.kinds[at] == "number":
+            value = self.number()
+            self.mark(":")
+            type = self.type()
+            return Literal(self.fitting(value, type, at), type)
+        found = scope.get(self.words[at])
         if found is None:
             self.fail("an assigned variable, or a literal such as 2.0:f32[3]")
         self.at += 1
         return found
 
-    def literal(self) -> Literal:
-        at = self.at
-        value = self.number()
-        self.mark(":")
-        type = self.type()
-        return Literal(self.fitting(value, type, at), type)
-
-    def block(self, params: dict[str, Any]) -> Generator[None, Program, None]:
+    def block(self, params: dict[str, Any]) -> Generator[tuple[()], Program, None]:
         """Parse the nested programs of an equation and add them to its parameters."""
         self.mark("{")
         self.skip_lines()
-        while self.words[self.at] != "}":
+        while not self.accepts("}"):
             name, several = "program", False
             if self.words[self.at + 1] in (":", "."):
                 name = self.take("name") or self.fail("the name of a parameter")
-                if self.words[self.at] == ".":
-                    several = True
-                    self.at += 1
-                    if self.take("number") != str(len(params.get(name, ()))):
-                        self.fail(f"{len(params.get(name, ()))}", self.at - 1)
+                several, following = self.accepts("."), str(len(params.get(name, ())))
+                if several and not self.accepts(following):
+                    self.fail(following)
                 self.mark(":")
             made = yield from self.nested()
             params[name] = (*params.get(name, ()), made) if several else made
             self.skip_lines()
-        self.mark("}")
 
-    def nested(self) -> Generator[None, Program, Program]:
+    def nested(self) -> Generator[tuple[()], Program, Program]:
         tag = self.words[self.at]
         if self.kinds[self.at] != "tag":
-            return (yield)
+            return (yield ())
         if tag not in self.programs:
             self.fail("the number of an earlier program")
         self.at += 1
@@ -284,9 +260,7 @@ class _Parser:
 
     def typed(self) -> tuple[str, ArrayType, int]:
         at = self.at
-        name = self.take("name")
-        if name is None:
-            self.fail("the name of a variable")
+        name = self.take("name") or self.fail("the name of a variable")
         self.mark(":")
         return name, self.type(), at
 
@@ -342,7 +316,7 @@ class _Parser:
             return tuple(self.inside("(", ")", self.value))
         if kind == "type":
             return self.type()
-        if kind == "number" or word in ("True", "False"):
+        if kind == "number":
             return self.number()
         if kind == "object":
             return self.object()
@@ -365,10 +339,7 @@ class _Parser:
         return found
 
     def number(self) -> Any:
-        word = self.words[self.at]
-        if self.kinds[self.at] != "number" and word not in ("True", "False"):
-            self.fail("a number, True or False")
-        self.at += 1
+        word = self.take("number") or self.fail("a number, True or False")
         if word in ("True", "False"):
             return word == "True"
         if word[-1] == "j":
@@ -394,12 +365,15 @@ class _Parser:
         self.at += 1
         return self.words[self.at - 1]
 
-    def word(self, word: str) -> None:
-        if self.words[self.at] != word:
-            self.fail(f"`{word}`")
-        self.at += 1
+    def accepts(self, word: str) -> bool:
+        """Return whether the next token is this one, and pass it if so."""
+        found = self.words[self.at] == word
+        self.at += found
+        return found
 
-    mark = word
+    def mark(self, word: str) -> None:
+        if not self.accepts(word):
+            self.fail(f"`{word}`")
 
     def skip_lines(self) -> None:
         while self.kinds[self.at] == "line":
@@ -409,13 +383,10 @@ class _Parser:
         """Parse a bracketed list separated by commas; a trailing comma is allowed."""
         self.mark(opening)
         found: list[Any] = []
-        while self.words[self.at] != closing:
-            if found:
-                self.mark(",")
-                if self.words[self.at] == closing:
-                    break
+        while not self.accepts(closing):
             found.append(item())
-        self.at += 1
+            if self.words[self.at] != closing:
+                self.mark(",")
         return found
 
     def fail(self, expected: str, at: int | None = None) -> NoReturn:

@@ -12,12 +12,13 @@ Layout of a Program
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jax import tree_util
 
 from functrans import runtime
-from functrans.caching import Derivable, memo
+from functrans.caching import Derivable, memoized
 from functrans.ir.source import Source
 from functrans.ir.types import ArrayType
 
@@ -50,23 +51,19 @@ class Operations(dict[str, Any]):
 PRIMITIVES = Operations()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Var:
     """A variable of a program. It gets a name only when it is printed."""
 
-    __slots__ = ("type",)
-
-    def __init__(self, type: ArrayType):
-        self.type: ArrayType = type
+    type: ArrayType
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Literal:
     """An array filled with one number: `2.0:f32[3]`. It needs no equation and no memory."""
 
-    __slots__ = ("type", "value")
-
-    def __init__(self, value: bool | int | float | complex, type: ArrayType):
-        self.value: bool | int | float | complex = value
-        self.type: ArrayType = type
+    value: bool | int | float | complex
+    type: ArrayType
 
     def __repr__(self) -> str:
         return f"{self.value}:{self.type}"
@@ -75,40 +72,28 @@ class Literal:
 Atom = Var | Literal
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Origin:
     """What an equation was derived from: `how` ("jvp of", ...) and the original equation."""
 
-    __slots__ = ("equation", "how")
-
-    def __init__(self, how: str, equation: Equation):
-        self.how: str = how
-        self.equation: Equation = equation
+    how: str
+    equation: Equation
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Equation:
     """`outputs = primitive[params] inputs`, with the user's line and the equation it was derived
     from.
 
-    `source` is `(code object, instruction offset)` of the user's frame, see ir/source.py.
+    `source` is `(code object, instruction offset, named scope)` of the user's frame, see ir/source.py.
     """
 
-    __slots__ = ("inputs", "origin", "outputs", "params", "primitive", "source")
-
-    def __init__(
-        self,
-        primitive: Any,
-        inputs: tuple[Any, ...],
-        outputs: tuple[Var, ...],
-        params: dict[str, Any],
-        source: Source | None = None,
-        origin: Origin | None = None,
-    ):
-        self.primitive: Any = primitive
-        self.inputs: tuple[Any, ...] = inputs
-        self.outputs: tuple[Var, ...] = outputs
-        self.params: dict[str, Any] = params
-        self.source: Source | None = source
-        self.origin: Origin | None = origin
+    primitive: Any
+    inputs: tuple[Any, ...]
+    outputs: tuple[Var, ...]
+    params: dict[str, Any]
+    source: Source | None = None
+    origin: Origin | None = None
 
     @property
     def programs(self) -> list[Program]:
@@ -360,6 +345,7 @@ def keep_names(made: Program, of: Program) -> Program:
     return made
 
 
+@memoized
 def argument_names(program: Program) -> dict[Var, str]:
     """Return the names of the inputs in the user's arguments, by variable. Empty if unknown, as for
     a parsed program.
@@ -370,13 +356,7 @@ def argument_names(program: Program) -> dict[Var, str]:
       >>> list(argument_names(program).values())
       ["params['w']", 'x']
     """
-    if program.arguments is None:
-        return {}
-    return memo(program, _argument_names)
-
-
-def _argument_names(program: Program) -> dict[Var, str]:
-    leaves = program.arguments.leaves()  # type: ignore[union-attr]
+    leaves = {} if program.arguments is None else program.arguments.leaves()
     return {v: leaves[v].name for v in program.inputs if v in leaves}
 
 
@@ -410,6 +390,7 @@ class Leaf(NamedTuple):
         return self.parameter + tree_util.keystr(self.keys)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Arguments:
     """How a program is called; `argument_names` is computed from this.
 
@@ -418,13 +399,10 @@ class Arguments:
     results   : the tree definition of the result; None if unknown
     """
 
-    __slots__ = ("inputs", "parameters", "results", "structure")
-
-    def __init__(self, parameters: Parameters, structure: Any, inputs: Sequence[Any], results: Any):
-        self.parameters: Parameters = parameters
-        self.structure: Any = structure
-        self.inputs: Sequence[Any] = inputs
-        self.results: Any = results
+    parameters: Parameters
+    structure: Any
+    inputs: Sequence[Any]
+    results: Any
 
     def moved(self, before: Sequence[Any], after: Sequence[Any]) -> Arguments:
         """Return the arguments of a derived program, whose inputs `after` replace `before`."""

@@ -1,6 +1,6 @@
 """The user's source line of an equation.
 
-While tracing only `(code, offset)` is stored (0.3 µs). File, line, columns and text are looked up
+While tracing only `(code, offset, scope)` is stored (0.3 µs). File, line, columns and text are looked up
 when they are shown.
 """
 
@@ -44,7 +44,7 @@ class _Internal(dict[str, bool]):
 
 _INTERNAL = _Internal()
 
-Source = tuple[CodeType, int]
+Source = tuple[CodeType, int, str]  # the last: the path of `named_scope`
 _BINARY_OP = opmap["BINARY_OP"]
 
 
@@ -55,34 +55,6 @@ class _Scopes(threading.local):
 
 
 scopes: _Scopes = _Scopes()
-
-
-class Scoped(tuple[Any, ...]):
-    """A `Source` with the `named_scope` path around it."""
-
-    path: str
-
-    def __new__(cls, source: Source, path: str) -> Scoped:
-        made = tuple.__new__(cls, source)
-        made.path = path
-        return made
-
-    def __eq__(self, other: object) -> bool:
-        return tuple.__eq__(self, other) is True and self.path == scope_of(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((self.path, *self))
-
-    def __reduce__(self) -> Any:
-        return Scoped, (tuple(self), self.path)
-
-
-def scope_of(source: Any) -> str:
-    """Return the scope path of a source, each name followed by a slash; "" if there is none."""
-    return source.path if source.__class__ is Scoped else ""
 
 
 def is_users(code: CodeType) -> bool:
@@ -101,15 +73,14 @@ def user_source() -> Source | None:
     while frame is not None:
         code = frame.f_code
         if not _INTERNAL[code.co_filename]:
-            source = code, frame.f_lasti
-            return Scoped(source, scopes.path) if scopes.path else source
+            return code, frame.f_lasti, scopes.path
         frame = frame.f_back
     return None
 
 
 def line_of(source: Source) -> int:
     """Return the line number."""
-    code, offset = source
+    code, offset, _ = source
     for start, stop, line in code.co_lines():
         if start <= offset < stop and line is not None:
             return line
@@ -120,8 +91,8 @@ def location(source: Source | None) -> str:
     """Return `file.py:12 (loss)`, or `<unknown>`."""
     if source is None:
         return "<unknown>"
-    code = source[0]
-    return f"{code.co_filename}:{line_of(source)} ({scope_of(source)}{code.co_qualname})"
+    code, _, scope = source
+    return f"{code.co_filename}:{line_of(source)} ({scope}{code.co_qualname})"
 
 
 def near(source: Source | None) -> str:
@@ -148,7 +119,7 @@ def columns_of(source: Source) -> tuple[int, int] | None:
     """Return the first column of the expression and the column after its last, in characters. A
     multi-line expression ends at the end of its first line. None if Python did not record
     columns."""
-    code, offset = source
+    code, offset, _ = source
     _, last, start, stop = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     if start is None or stop is None:
         return None
@@ -164,7 +135,7 @@ def operator_at(source: Source | None) -> str:
     """Return the binary operator at a position, `+` or `+=`; "" if there is another instruction."""
     if source is None:
         return ""
-    code, offset = source
+    code, offset, _ = source
     found = (i.argrepr for i in get_instructions(code) if i.offset == offset)
     return next(found, "") if code.co_code[offset] == _BINARY_OP else ""
 
@@ -220,10 +191,10 @@ def definition(code: CodeType) -> str:
             below = " " * (8 + named.start(1) - len(text) + len(text.lstrip()))
             return f"{at}\n        {text.strip()}\n{below}{'^' * len(code.co_name)}"
     for offset, (line, *_) in enumerate(code.co_positions()):
-        source = code, 2 * offset
+        source = code, 2 * offset, ""
         if line == code.co_firstlineno and columns_of(source):
             return describe(source)
-    return describe((code, 0))
+    return describe((code, 0, ""))
 
 
 def history(equation: Any) -> tuple[list[str], Any]:

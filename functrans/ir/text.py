@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 from functrans import runtime
-from functrans.caching import Cache, cached
+from functrans.caching import Cache, cached, memoized
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import history, near
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
@@ -64,15 +64,20 @@ def show(program: Program, sources: bool = False) -> str:
     return "\n".join(unnested(writer.program(program, "", ""), writer.program))
 
 
-def unnested(first: Generator[Any, None, None], enter: Any) -> Iterator[Any]:
-    """Run generators that yield items, or tuples: the arguments of a nested generator to run first.
-    Uses a stack instead of recursion, so programs can be nested to any depth."""
-    stack = [first]
+def unnested(first: Generator[Any, Any, Any], enter: Any) -> Iterator[Any]:
+    """Run generators that yield items, or tuples: the arguments of a nested generator to run first,
+    whose result is sent back. Uses a stack instead of recursion, so programs can be nested to any
+    depth."""
+    stack, result = [first], None
     while stack:
-        item = next(stack[-1], None)
-        if item is None:
+        try:
+            item = stack[-1].send(result)
+            result = None
+        except StopIteration as done:
+            result = done.value
             stack.pop()
-        elif item.__class__ is tuple:
+            continue
+        if item.__class__ is tuple:
             stack.append(enter(*item))
         else:
             yield item
@@ -100,6 +105,25 @@ class Names:
         return self(v)
 
 
+@memoized
+def names_of(program: Program) -> Names:
+    """Return the variable names of a program and its nested programs, as in its text."""
+    names = Names()
+    for v in unnested(_variables(program, set()), _variables):
+        if v.__class__ is Var:
+            names(v)
+    return names
+
+
+def _variables(program: Program, seen: set[Program]) -> Generator[Any, None, None]:
+    """Yield variables and literals in the order of the text."""
+    seen.add(program)
+    yield from (*program.inputs, *program.constants)
+    for e in program.equations:
+        yield from (*e.inputs, *e.outputs)
+        yield from ((p, seen) for p in e.programs if p not in seen)
+
+
 def letters() -> Iterator[str]:
     """Yield a, b, ..., z, aa, ab, ..."""
     alphabet = "abcdefghijklmnopqrstuvwxyz"
@@ -115,7 +139,8 @@ class _Writer:
     def __init__(self, program: Program, sources: bool):
         self.sources = sources
         self.letters = letters()
-        self.repeated = _repeated(program)
+        held = Counter([p for q in with_nested(program) for e in q.equations for p in e.programs])
+        self.repeated = {p for p, times in held.items() if times > 1}
         self.number: dict[Program, int] = {}
 
     def program(self, program: Program, indent: str, label: str) -> Generator[Any, None, None]:
@@ -124,7 +149,8 @@ class _Writer:
             yield f"{indent}{label}${self.number[program]}"
             return
         names, tag = Names(self.letters), self._tag(program)
-        if indent and not self.sources and len(program.equations) < 2 and not _calls(program):
+        calls = any(e.primitive.holds_programs for e in program.equations)
+        if indent and not self.sources and len(program.equations) < 2 and not calls:
             head = _header(program, names, tag, None, indent + label)
             parts = [show_equation(e, names) for e in program.equations]
             line = f"{head} {'; '.join([*parts, _return(program, names)])} }}"
@@ -158,16 +184,6 @@ class _Writer:
             return ""
         self.number[program] = len(self.number) + 1
         return f"${self.number[program]} "
-
-
-def _calls(program: Program) -> bool:
-    return any(e.primitive.holds_programs for e in program.equations)
-
-
-def _repeated(program: Program) -> set[Program]:
-    """Return the nested programs that occur more than once."""
-    held = Counter([p for q in with_nested(program) for e in q.equations for p in e.programs])
-    return {p for p, times in held.items() if times > 1}
 
 
 def _header(program: Program, names: Names, tag: str, indent: str | None, before: str) -> str:

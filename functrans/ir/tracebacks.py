@@ -21,24 +21,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from functrans.errors import (
-    AxisOutOfBounds,
-    DivisionByZero,
-    FunctransError,
-    ImplicitPromotion,
-    IntegerOverflow,
-    InvalidArgument,
-    InvalidIndex,
-    NegativeSize,
-    NotAnArray,
-    NotIntegers,
-    NotSupported,
-    TypeMismatch,
-    UnboundAxis,
-    UnknownPadding,
-    UnsupportedChoice,
-    UnsupportedDtype,
-)
+from functrans import errors
 from functrans.flags import flags
 from functrans.ir.source import brief, here, is_library, is_users
 from functrans.ir.types import ArrayType
@@ -112,7 +95,7 @@ def _tell(error: BaseException) -> None:
     if notes is not None:
         notes[:] = [n for n in notes if _NOTE_OF_JAX not in n]
     last = raised_at(error)
-    if isinstance(error, FunctransError) or last is None or not is_library(last.tb_frame.f_code):
+    if isinstance(error, errors.FunctransError) or last is None or not is_library(last.tb_frame.f_code):
         return
     if notes is None or _NOTE not in notes:
         error.add_note(_NOTE)
@@ -140,28 +123,28 @@ def guarded(function: _F) -> _F:
 
 # Errors of Python, NumPy or JAX that our functions let through -> our class for them.
 _OURS = {
-    TypeError: TypeMismatch,
-    ValueError: InvalidArgument,
-    IndexError: InvalidIndex,
-    OverflowError: IntegerOverflow,
-    NotImplementedError: UnsupportedChoice,
-    ZeroDivisionError: DivisionByZero,
-    np.exceptions.AxisError: AxisOutOfBounds,
-    AttributeError: NotAnArray,
-    jax.dtypes.TypePromotionError: ImplicitPromotion,
-    AssertionError: InvalidArgument,
+    TypeError: errors.TypeMismatch,
+    ValueError: errors.InvalidArgument,
+    IndexError: errors.InvalidIndex,
+    OverflowError: errors.IntegerOverflow,
+    NotImplementedError: errors.UnsupportedChoice,
+    ZeroDivisionError: errors.DivisionByZero,
+    np.exceptions.AxisError: errors.AxisOutOfBounds,
+    AttributeError: errors.NotAnArray,
+    jax.dtypes.TypePromotionError: errors.ImplicitPromotion,
+    AssertionError: errors.InvalidArgument,
 }
 
 
 _OF_WORDS = {
-    "every element be nonnegative": NegativeSize,
-    "The 'out' argument": NotSupported,
-    "Unsupported dtype": UnsupportedDtype,
-    "Unrecognized padding type": UnknownPadding,
-    "must have an integer type": NotIntegers,
-    "unbound axis name": UnboundAxis,
-    "tuple index out of range": AxisOutOfBounds,  # of a shape
-    "assignment index out of range": AxisOutOfBounds,
+    "every element be nonnegative": errors.NegativeSize,
+    "The 'out' argument": errors.NotSupported,
+    "Unsupported dtype": errors.UnsupportedDtype,
+    "Unrecognized padding type": errors.UnknownPadding,
+    "must have an integer type": errors.NotIntegers,
+    "unbound axis name": errors.UnboundAxis,
+    "tuple index out of range": errors.AxisOutOfBounds,  # of a shape
+    "assignment index out of range": errors.AxisOutOfBounds,
 }
 
 
@@ -235,7 +218,7 @@ def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[
     """Return the error, or one of ours in its place, that describes the call, with our frames
     hidden. Its traceback begins with the frame of a boundary."""
     found, ours = error, our_class(error)
-    if (ours or isinstance(error, FunctransError)) and _came_from_below(error):
+    if (ours or isinstance(error, errors.FunctransError)) and _came_from_below(error):
         if ours:
             found = ours(_told(name, error, args, kwargs))
         else:
@@ -255,7 +238,7 @@ def _came_from_below(error: Exception) -> bool:
     """Return whether an error was raised below our function, and not in a user's."""
     below = frames(error)[1:]  # the first frame is `call`
     if not below:  # its frames are hidden already, or Python rejected the arguments
-        return isinstance(error, FunctransError)
+        return isinstance(error, errors.FunctransError)
     return not any(is_users(tb.tb_frame.f_code) for tb in below)
 
 
@@ -265,9 +248,9 @@ def _told(name: str, error: Exception, args: tuple[Any, ...], kwargs: dict[str, 
     first, *rest = said.strip().split("\n")
     if first.endswith("verifier errors:") and rest:
         first = rest[0].strip()
-    if our_class(error) is AxisOutOfBounds and " index out of range" in first:
+    if our_class(error) is errors.AxisOutOfBounds and " index out of range" in first:
         first = f"an axis is out of bounds ({first})"
-    if our_class(error) is NotSupported:
+    if our_class(error) is errors.NotSupported:
         first = f"out= is not supported, as arrays are immutable ({first.rstrip('.')})"
     advice = _KEYS if re.search("PRNG key (type|data)", first) else ""
     advice = _SIZES if "using `static_argnums`" in said else advice

@@ -242,6 +242,6 @@ def given_to(operation: str, *funs: Callable[..., Any]) -> str:
     for fun in map(users, funs):
         code = getattr(fun, "__code__", None)
         code = code or getattr(getattr(fun, "func", None), "__code__", None)
-        places.append(location((code, 0)) if code is not None else function_name(fun))
+        places.append(location((code, 0, "")) if code is not None else function_name(fun))
     defined = " and ".join(dict.fromkeys(places))
     return f"defined at {defined}\nand given to {operation} {here()}"

@@ -56,20 +56,8 @@ def nested_pass(rewrite: Callable[[Program], Program]) -> Callable[[Program], Pr
 
 
 def children_first(program: Program) -> list[Program]:
-    """Return every program nested in this one, each once, and this one last; without recursion."""
-    order: list[Program] = []
-    seen = {program}
-    stack = [(program, iter(program.children))]
-    while stack:
-        p, rest = stack[-1]
-        child = next((q for q in rest if q not in seen), None)
-        if child is None:
-            order.append(p)
-            stack.pop()
-        else:
-            seen.add(child)
-            stack.append((child, iter(child.children)))
-    return order
+    """Return every program nested in this one, each once, and this one last."""
+    return with_nested(program)[::-1]
 
 
 def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any) -> Program:

@@ -77,7 +77,7 @@ def _kind_of(result: Any) -> str:
 def needs_value(error: Exception, name: str = "", static: str = "static_argnums") -> Exception:
     """Return our error for one of a JAX function that needs the concrete value of a tracer. `name`:
     that function, if known. `static`: the option that marks its arguments static."""
-    users = [(tb.tb_frame.f_code, tb.tb_lasti) for tb in frames(error) if is_users(tb.tb_frame.f_code)]
+    users = [(tb.tb_frame.f_code, tb.tb_lasti, "") for tb in frames(error) if is_users(tb.tb_frame.f_code)]
     source = users[-1] if users else user_source()
     lines = [line for line in str(error).split("\n")[:2] if line and not line.startswith("See ")]
     said = "".join(lines) if lines[-1].startswith(" (") else lines[-1]  # which says what the value is for

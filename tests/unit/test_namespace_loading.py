@@ -15,9 +15,7 @@ import pytest
 import functrans as ft
 
 ROOT = Path(ft.__file__).parent
-LAZY = ["functrans"] + [
-    f"functrans.{name}" for name in ("interop", "lax", "nn", "numpy", "passes")
-]
+LAZY = ["functrans"] + [f"functrans.{name}" for name in ("interop", "lax", "nn", "numpy", "passes")]
 STARRED = ["lax", "nn", "numpy"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {

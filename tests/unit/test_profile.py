@@ -16,7 +16,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import errors, lax
 from functrans.inspect.explore import explore
-from functrans.inspect.profile import entry
+from functrans.inspect.profile import placing
 from functrans.inspect.profile.placing import RUN, Compiled, Span, Work, at_work, kernels, pieces, spans
 from functrans.ir.source import text_of
 
@@ -195,7 +195,7 @@ def test_side_effects_are_not_repeated():
 
 
 def test_a_device_that_tells_nothing(monkeypatch):
-    monkeypatch.setattr(entry, "recorded", lambda *_: [])
+    monkeypatch.setattr(placing, "recorded", lambda *_: ([], 0.0))
     with pytest.raises(errors.NotMeasured, match="recorded no operation on") as caught:
         profiled(loss, W, X)
     assert "ft.cost" in str(caught.value)

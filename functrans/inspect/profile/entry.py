@@ -8,9 +8,8 @@ attributed to equations (`placing`).
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
-from statistics import median
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,17 +17,7 @@ import jax
 from functrans import errors
 from functrans.api.jit import How, jit_options
 from functrans.backends.xla import executable, with_names
-from functrans.inspect.profile.placing import (
-    FREE,
-    MOST,
-    Compiled,
-    Span,
-    costs_of,
-    kernels,
-    numbered,
-    pieces,
-    recorded,
-)
+from functrans.inspect.profile import placing
 from functrans.inspect.profile.report import ProfileReport, machine
 from functrans.inspect.staged import Staged, located, tool
 from functrans.ir.program import Program, hoist_constants
@@ -111,7 +100,7 @@ def profile(
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     _check_repeatable(made.program, repeats)
     program = located(made.program)
-    marked, equations = numbered(program)
+    marked, equations = placing.numbered(program)
     closed, constants = hoist_constants(marked)
     if how is not None and how.plain:
         closed = plain(closed)
@@ -120,36 +109,26 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     options = _WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
     with with_names():
         runs = function.lower(*operands).compile(options)
-
-    def run() -> Any:
-        return runs(*operands)
-
+    run = partial(runs, *operands)
     results = jax.block_until_ready(run())
     device = next((d for x in results for d in x.devices()), jax.devices()[0])
-    repeats = min(repeats, max(1, int(_LONG / _clock(run, 1))))
+    repeats = min(repeats, max(1, int(_LONG / placing.clock(run, 1))))
     before = _pages_handed()
-    plainly = _clock(run, repeats)
+    plainly = placing.clock(run, repeats)
     pages = (_pages_handed() - before) // repeats if device.platform == "cpu" else 0
-    compiled = Compiled(runs.as_text())
+    compiled = placing.Compiled(runs.as_text())
     spans, under, times = _seen(run, repeats, compiled, device)
-    found = kernels(compiled, spans, equations)
-    costs = costs_of(program, compiled, found)
-    speeds = machine(device)
-    placed = found, pieces(found, costs, speeds.flops / speeds.bytes), costs
-    return ProfileReport(program, placed, (plainly, under), times, speeds, pages)
+    found = placing.kernels(compiled, spans, equations)
+    costs = placing.costs_of(program, compiled, found)
+    return ProfileReport(program, found, costs, plainly, under, times, machine(device), pages)
 
 
 def _seen(
-    run: Callable[[], Any], repeats: int, compiled: Compiled, device: Any
-) -> tuple[list[Span], float, int]:
+    run: Callable[[], Any], repeats: int, compiled: placing.Compiled, device: Any
+) -> tuple[list[placing.Span], float, int]:
     """Return the operations of some runs, the profiled milliseconds of one, and their number."""
-    taken: list[float] = []
-
-    def timed() -> Any:
-        taken.append(_clock(run, 1))
-
-    spans = recorded(timed, 1, compiled.name)
-    if not spans and any(o.kind not in FREE for o in compiled.operations.values()):
+    spans, under = placing.recorded(run, 1, compiled.name)
+    if not spans and any(o.kind not in placing.FREE for o in compiled.operations.values()):
         raise errors.NotMeasured(
             f"JAX's profiler recorded no operation on {device.device_kind} ({device.platform}), "
             f"{here()}\n"
@@ -157,22 +136,10 @@ def _seen(
             "profile on the CPU (JAX_PLATFORMS=cpu), or estimate the cost without running the "
             "program: ft.cost."
         )
-    if len(spans) > MOST:
-        return spans, taken[0], 1
-    times = min(repeats, max(1, MOST // max(len(spans), 1)))
-    taken.clear()
-    spans = recorded(timed, times, compiled.name)
-    return spans, median(taken), times
-
-
-def _clock(run: Callable[[], Any], times: int) -> float:
-    """Return the median milliseconds of a run."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        jax.block_until_ready(run())
-        taken.append(1e3 * (time.perf_counter() - start))
-    return median(taken)
+    if len(spans) > placing.MOST:
+        return spans, under, 1
+    times = min(repeats, max(1, placing.MOST // max(len(spans), 1)))
+    return *placing.recorded(run, times, compiled.name), times
 
 
 def _pages_handed() -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 import warnings
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
@@ -21,7 +22,7 @@ import jax
 from functrans import errors
 from functrans.inspect.cost import equation_costs
 from functrans.ir.program import Equation, Program, Var
-from functrans.ir.source import Scoped, here, scope_of
+from functrans.ir.source import here
 from functrans.ir.text import with_nested
 from functrans.passes.rewrite import children_first, derived, readers_of, with_programs
 from functrans.primitives.base import bytes_of, own_cost
@@ -50,9 +51,9 @@ def numbered(program: Program) -> tuple[Program, list[Equation]]:
     for p in children_first(program):
         made = []
         for e, original in zip(with_programs(p, new).equations, p.equations, strict=True):
-            place = e.source or (numbered.__code__, 0)  # without a line there would be no name
-            scope = f"{scope_of(e.source)}functrans_equation_{len(equations)}/"
-            made.append(derived(e, source=Scoped(place, scope)))
+            code, offset, scope = e.source or (numbered.__code__, 0, "")  # without it there is no name
+            scope += f"functrans_equation_{len(equations)}/"
+            made.append(derived(e, source=(code, offset, scope)))
             equations.append(original)
         new[p] = p.replace(equations=made)
     return new[program], equations
@@ -86,15 +87,11 @@ class Compiled:
             if (m := _COMPUTATION.match(line)) is not None:
                 computation = m[1]
             elif (m := _OPERATION.match(line)) is not None:
-                self._add(_operation(m[1], m[2], computation))
+                self.operations[m[1]] = found = _operation(m[1], m[2], computation)
+                self._within.setdefault(computation, []).append(found)
+                self._runs |= dict.fromkeys(found.computations, found)
             elif (m := _MODULE.match(line)) is not None:
                 self.name = m[1]
-
-    def _add(self, found: Operation) -> None:
-        self.operations[found.name] = found
-        self._within.setdefault(found.within, []).append(found)
-        for computation in found.computations:
-            self._runs[computation] = found
 
     def directly_in(self, operation: Operation) -> list[Operation]:
         """Return the operations of the computations that it runs or fuses."""
@@ -168,8 +165,18 @@ class Span(NamedTuple):
     name: str
 
 
-def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
-    """Return the operations of an XLA module in a number of runs."""
+def clock(run: Callable[[], Any], times: int) -> float:
+    """Return the median milliseconds of a run."""
+    taken = []
+    for _ in range(times):
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        taken.append(1e3 * (time.perf_counter() - start))
+    return median(taken)
+
+
+def recorded(run: Callable[[], Any], times: int, module: str) -> tuple[list[Span], float]:
+    """Return the operations of an XLA module in a number of runs, and the median milliseconds of one."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -181,17 +188,18 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> list[Span]:
                 "Only one profile can be recorded at a time: stop the other one first "
                 "(jax.profiler.stop_trace())."
             ) from None
+        taken = []
         try:
             for _ in range(times):
                 with jax.profiler.TraceAnnotation(RUN):
-                    jax.block_until_ready(run())
+                    taken.append(clock(run, 1))
         finally:
             jax.profiler.stop_trace()
         with warnings.catch_warnings():  # about the definition of its types
             warnings.simplefilter("ignore", DeprecationWarning)
             files = sorted(Path(folder).rglob("*.xplane.pb"))
             planes = [p for f in files for p in jax.profiler.ProfileData.from_file(str(f)).planes]
-            return spans(planes, module)
+            return spans(planes, module), median(taken)
 
 
 def spans(planes: Iterable[Any], module: str) -> list[Span]:
@@ -286,9 +294,9 @@ def kernels(compiled: Compiled, spans: Sequence[Span], equations: Sequence[Equat
     seen = {s.name for s in spans}
     holders = {o.name for n in seen & operations.keys() for o in compiled.around(operations[n])}
     holders |= {n for n, o in operations.items() if o.kind in LOOPS_AND_BRANCHES}
-    by_run: dict[int, list[Span]] = {}
+    by_run: defaultdict[int, list[Span]] = defaultdict(list)
     for s in spans:
-        by_run.setdefault(s.run, []).append(s)
+        by_run[s.run].append(s)
     times = [at_work(run, holders) for run in by_run.values()]
     counts = [Counter([s.name for s in run]) for run in by_run.values()]
     found = []
@@ -374,30 +382,21 @@ def _steps(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> dic
 def _outside(program: Program, found: Sequence[Kernel]) -> dict[Equation, float]:
     """Return the fraction of an equation's bytes that it reads from or writes to memory, rather
     than within all of its kernels."""
-    within: dict[Equation | None, set[str]] = {}
+    within: defaultdict[Equation | None, set[str]] = defaultdict(set)  # the kernels of an equation
     for k in found:
         for e in k.equations:
-            within.setdefault(e, set()).add(k.name)
+            within[e].add(k.name)
     parts: dict[Equation, float] = {}
     for p in with_nested(program):
         makers = {v: e for e in p.equations for v in e.outputs}
         results = set(p.outputs)
         readers = readers_of(p)
         for e in p.equations:
-            mine, size = within.get(e), own_cost(e).bytes
+            mine, size = within[e], own_cost(e).bytes
             if not mine or not size:
                 continue
-            stays = [v for v in e.inputs if v.__class__ is not Var or mine <= _of(makers.get(v), within)]
-            stays += [
-                v
-                for v in e.outputs
-                if v not in results
-                and v in readers
-                and all(_of(r, within) and _of(r, within) <= mine for r in readers[v])
-            ]
+            stays = [v for v in e.inputs if v.__class__ is not Var or mine <= within[makers.get(v)]]
+            read = [v for v in e.outputs if v not in results and v in readers]
+            stays += [v for v in read if all(within[r] and within[r] <= mine for r in readers[v])]
             parts[e] = max(0.0, 1 - bytes_of(*[v.type for v in stays]) / size)
     return parts
-
-
-def _of(e: Equation | None, within: dict[Equation | None, set[str]]) -> set[str]:
-    return within.get(e, set())

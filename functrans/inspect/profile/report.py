@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from functrans.caching import cached
-from functrans.inspect.observers import letters
-from functrans.inspect.page import Saved, columns, page, table
-from functrans.inspect.profile.placing import Kernel, Piece, Work
+from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
+from functrans.inspect.profile.placing import Kernel, Piece, Work, pieces
 from functrans.ir.program import Equation, Program
 from functrans.ir.source import line_text, location
-from functrans.ir.text import show_equation
+from functrans.ir.text import names_of, show_equation
 from functrans.passes.explanation import short
 from functrans.primitives.base import bytes_of
 
@@ -58,7 +58,6 @@ def _seconds(f: Any, x: Any) -> float:
 
 # --- the report -----------------------------------------------------------------------------------
 
-ROWS = 20  # most rows of a table
 NOT_PLACED = "(not placed)"
 _HEAD = ("ms", "share", "calls", "FLOP/s", "bytes/s", "of peak")
 
@@ -97,6 +96,7 @@ class Measured(NamedTuple):
         return 1e3 * self.bytes / self.milliseconds if self.milliseconds else 0.0
 
 
+@dataclass(eq=False, repr=False)
 class ProfileReport(Saved):
     """Where a program spends its time; printable.
 
@@ -113,34 +113,28 @@ class ProfileReport(Saved):
                    is one kernel
     """
 
-    kernels: Sequence[Kernel]
+    _saved = "milliseconds profiled busy repeats new_pages machine lines operations equations"
     program: Program
-    repeats: int
-    machine: Machine
+    kernels: Sequence[Kernel]
+    _costs: dict[Equation, Work]
     milliseconds: float
     profiled: float
+    repeats: int
+    machine: Machine
+    new_pages: int
 
-    def __init__(
-        self,
-        program: Program,
-        found: tuple[Sequence[Kernel], Sequence[Piece], dict[Equation, Work]],
-        clock: tuple[float, float],
-        repeats: int,
-        machine: Machine,
-        new_pages: int,
-    ):
-        self.new_pages = new_pages
-        self.kernels, self._pieces, self._costs = found
-        self.program, self.repeats, self.machine = program, repeats, machine
-        self.milliseconds, self.profiled = clock
+    def __post_init__(self) -> None:
         self.busy = sum([k.milliseconds for k in self.kernels])
+        self._pieces = pieces(self.kernels, self._costs, self.machine.flops / self.machine.bytes)
         self.times: dict[Equation, float] = {}
         for p in self._pieces:
             if p.equation is not None:
                 before = self.times.get(p.equation, 0.0)
                 self.times[p.equation] = before + p.milliseconds
-        names = letters(program)
-        self.lines: list[Measured] = self._grouped(_line, lambda e: line_text(e.source))
+        names = names_of(self.program)
+        self.lines: list[Measured] = self._grouped(
+            lambda e: f"one kernel (loop at {location(e.source)})", lambda e: line_text(e.source)
+        )
         self.operations: list[Measured] = self._grouped(
             lambda e: f"{e.primitive.name} (one kernel)", lambda e: e.primitive.name
         )
@@ -183,40 +177,25 @@ class ProfileReport(Saved):
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
-        names = ("milliseconds", "profiled", "busy", "repeats", "new_pages")
-        tables = ("lines", "operations", "equations")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "machine": self.machine._asdict(),
-            **{name: [row._asdict() for row in getattr(self, name)] for name in tables},
-            "kernels": [
-                k._asdict() | {"equations": [line_text(e.source) for e in k.equations]} for k in self.kernels
-            ],
-        }
+        kernels = [
+            k._asdict() | {"equations": [line_text(e.source) for e in k.equations]} for k in self.kernels
+        ]
+        return super().as_dict() | {"kernels": kernels}
 
     def as_html(self) -> str:
-        names = letters(self.program)
-        kernels = [
-            (
-                f"{k.milliseconds:.3g}",
-                f"{k.calls:g}",
-                k.name,
-                k.kind,
-                "; ".join([show_equation(e, names) for e in k.equations]),
-            )
-            for k in self.kernels[: 10 * ROWS]
-        ]
-        head = "ms", "calls", "name", "kind", "equations"
+        names = names_of(self.program)
+        kernels: list[Row] = []
+        for k in self.kernels[: 10 * ROWS]:
+            equations = "; ".join([show_equation(e, names) for e in k.equations])
+            kernels.append((k.milliseconds, f"{k.calls:g}", k.name, k.kind, equations))
         return page(
             "profile",
-            [
-                f"<p>{self._summary()}</p>",
-                table("Lines", *self._table("line", self.lines)),
-                *[f"<p>{note}</p>" for note in self._notes()],
-                table("Operations", *self._table("operation", self.operations)),
-                table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
-                table("As XLA ran it", head, kernels),
-            ],
+            f"<p>{self._summary()}</p>",
+            table("Lines", *self._table("line", self.lines)),
+            *[f"<p>{note}</p>" for note in self._notes()],
+            table("Operations", *self._table("operation", self.operations)),
+            table("Equations", *self._table("equation", self.equations, 10 * ROWS)),
+            table("As XLA ran it", ("ms", "calls", "name", "kind", "equations"), kernels),
         )
 
     def _summary(self) -> str:
@@ -234,22 +213,13 @@ class ProfileReport(Saved):
             notes.append(_PAGES.format(self.new_pages))
         return notes
 
-    def _table(
-        self, what: str, rows: Sequence[Measured], most: int = ROWS
-    ) -> tuple[Sequence[str], list[Sequence[str]]]:
-        shown: list[Sequence[str]] = []
+    def _table(self, what: str, rows: Sequence[Measured], most: int = ROWS) -> Table:
+        shown: list[Row] = []
         for r in rows[:most]:
-            shown.append(
-                (
-                    f"{r.milliseconds:.3g}",
-                    f"{100 * r.share:.1f} %",
-                    f"{r.calls:g}",
-                    short(int(r.flops_per_second)) if r.flops else "",
-                    short(int(r.bytes_per_second)) if r.bytes else "",
-                    f"{100 * r.of_peak:.1f} %" if r.of_peak else "",
-                    r.name,
-                )
-            )
+            computed = int(r.flops_per_second) if r.flops else ""
+            moved = int(r.bytes_per_second) if r.bytes else ""
+            share, of_peak = f"{100 * r.share:.1f} %", f"{100 * r.of_peak:.1f} %" if r.of_peak else ""
+            shown.append((r.milliseconds, share, f"{r.calls:g}", computed, moved, of_peak, r.name))
             if what == "line":
                 shown += [("", "", "", "", "", "", f"    {line}") for line in r.inside]
         return (*_HEAD, what), shown
@@ -264,7 +234,3 @@ _HIDES = (
     "One kernel: XLA runs this loop as one piece of machine code, which the profiler cannot see "
     "into. The lines inside are listed below it, without times of their own."
 )
-
-
-def _line(loop: Equation) -> str:
-    return f"one kernel (loop at {location(loop.source)})"

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import itertools
+import linecache
 import re
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from functrans import errors
 from functrans.caching import cached
-from functrans.inspect.python_source.lift import NotLiftable, lift
+from functrans.inspect.python_source.lift import NotLiftable, lift, plain
 from functrans.ir.types import dtype_class
 
 
@@ -43,8 +44,6 @@ class Copies:
         self.array: Callable[[np.ndarray], str] = array
         self.texts: list[str] = []
         self._names: dict[Any, str] = {}  # of a function and what it reads -> its name
-        self._taken: set[str] = set()
-        self._known: dict[str, str] = {}  # text without the name -> name
 
     def call(self, function: Any, args: Sequence[str], options: dict[str, Any]) -> str:
         """Return a call of a copy, with positional arguments as text and keyword arguments as values.
@@ -52,7 +51,7 @@ class Copies:
         Raises:
           NotLiftable: the function reads something that cannot be written.
         """
-        called, source = self.name_of(function), definition(_plain(function)[0])
+        called, source = self.name_of(function), definition(plain(function)[0])
         takes = source.args
         names = {a.arg for a in (*takes.args, *takes.kwonlyargs)}
         rest = takes.kwarg is not None and takes.kwarg.arg in _read(source)
@@ -61,33 +60,27 @@ class Copies:
 
     def name_of(self, function: Any, name: str = "") -> str:
         """Return the name of a copy; write it on first use. That of a primitive's method is its name."""
-        plain, owner = _plain(function)
-        plain = _IN_NUMPY.get(plain, plain)
-        scope = _closure(plain)
-        defaults = (*(plain.__defaults__ or ()), *(plain.__kwdefaults__ or {}).values())
-        key = (plain.__code__, *map(id, (*scope.values(), *owner, *defaults)))
+        function, owner = plain(function)
+        function = _IN_NUMPY.get(function, function)
+        scope = inspect.getclosurevars(function).nonlocals
+        defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+        key = (function.__code__, *map(id, (*scope.values(), *owner, *defaults)))
         if key in self._names:
             return self._names[key]
-        name, about = name or plain.__name__, plain.__doc__
+        name, about = name or function.__name__, function.__doc__
         if owner and hasattr(owner[0], "name"):
             name, about = owner[0].name, type(owner[0]).__doc__
         base = f"_{name.strip('_<>')}"
-        name = next(n for n in itertools.chain([base], _numbered(base)) if n not in self._taken)
+        numbered = (f"{base}_{n}" if n > 1 else base for n in itertools.count(1))
+        name = next(n for n in numbered if n not in self._names.values())
         self._names[key] = name  # a recursive function reads it
-        self._taken.add(name)
-        made = self._copied(plain, {**plain.__globals__, **scope}, owner)
+        made = self._copied(function, {**function.__globals__, **scope}, owner)
         if about:
             text = re.split(r"(?<=[^.]\.) |;", " ".join(about.partition("\n\n")[0].split()))[0]
             made.body.insert(0, ast.Expr(ast.Constant(text.rstrip(".") + ".")))
-        made.name = "f"
-        same = self._known.setdefault(f"{base} {ast.unparse(made)}", name)
-        if same == name:
-            made.name = name
-            self.texts.append(ast.unparse(made))
-        else:
-            self._taken.remove(name)
-            self._names[key] = same
-        return same
+        made.name = name
+        self.texts.append(ast.unparse(made))
+        return name
 
     def _copied(self, function: Any, scope: dict[str, Any], owner: Sequence[Any]) -> ast.FunctionDef:
         made: Any = copy.deepcopy(definition(function))
@@ -120,10 +113,6 @@ class Copies:
 
     def _expression(self, value: Any) -> ast.expr:
         return ast.parse(self.lift(value), mode="eval").body
-
-
-def _numbered(base: str) -> Iterator[str]:
-    return (f"{base}_{n}" for n in itertools.count(2))
 
 
 class _FilledIn(ast.NodeTransformer):
@@ -206,22 +195,6 @@ class _FilledIn(ast.NodeTransformer):
         return left.value == right.value if known else None
 
 
-def _plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a Python function; and the object of a method, its first argument."""
-    given: tuple[Any, ...] = ()
-    while not isinstance(function, types.FunctionType):
-        if isinstance(function, types.MethodType):
-            function, given = function.__func__, (function.__self__, *given)
-        else:
-            function = function.__wrapped__
-    return function, given
-
-
-def _closure(function: Any) -> dict[str, Any]:
-    cells = function.__closure__ or ()
-    return {n: c.cell_contents for n, c in zip(function.__code__.co_freevars, cells, strict=True)}
-
-
 def _read(source: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(source) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
@@ -261,26 +234,18 @@ _IN_NUMPY = {dtype_class.__wrapped__: _dtype_class}
 
 @cached("files of Python", 64)
 def _parsed(filename: str) -> ast.Module:
-    with open(filename, encoding="utf-8") as file:
-        return ast.parse(file.read())
+    return ast.parse("".join(linecache.getlines(filename)))
 
 
 def definition(function: Any) -> ast.FunctionDef | ast.Lambda:
     """Return the syntax tree of a function, found by the position of its code.
 
     Raises:
-      InvalidArgument: its file cannot be read.
+      InvalidArgument: its source cannot be found.
     """
     code = function.__code__
-    try:
-        tree = _parsed(code.co_filename)
-    except OSError:
-        raise errors.InvalidArgument(
-            f"to_python: the source of {function.__qualname__} cannot be read from "
-            f"{code.co_filename}, so it cannot be written into the file"
-        ) from None
     first_line, places = code.co_firstlineno, {(p[0], p[2]) for p in code.co_positions()}
-    for node in ast.walk(tree):
+    for node in ast.walk(_parsed(code.co_filename)):
         if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
             first = min([node.lineno, *[d.lineno for d in node.decorator_list]])
             if first == first_line:
@@ -289,7 +254,10 @@ def definition(function: Any) -> ast.FunctionDef | ast.Lambda:
             begins = (node.body.lineno, node.body.col_offset)
             if begins in places or _is_constant(node.body, code.co_consts, places):
                 return node
-    raise errors.InvalidArgument(f"to_python: {function.__qualname__} is not in {code.co_filename}")
+    raise errors.InvalidArgument(
+        f"to_python: the source of {function.__qualname__} cannot be read from {code.co_filename}, so it "
+        "cannot be written into the file"
+    )
 
 
 def _is_constant(body: ast.expr, constants: tuple[Any, ...], places: set[Any]) -> bool:

@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.program import Literal
-from functrans.ir.types import ArrayType, dtype_class, is_inexact, is_key_dtype
-
-WRITTEN_OUT = 64  # most elements of an array that is written as numbers
+from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 
 
 class NotLiftable(Exception):
@@ -26,7 +24,7 @@ class NotLiftable(Exception):
 
 
 def lift(value: Any, imports: set[str], other: Callable[[Any], str]) -> str:
-    """Return the expression of a value. `other` makes that of a function or a large array."""
+    """Return the expression of a value. `other` makes that of a function or an array."""
 
     def each(values: Any) -> list[str]:
         return [lift(v, imports, other) for v in values]
@@ -46,7 +44,7 @@ def lift(value: Any, imports: set[str], other: Callable[[Any], str]) -> str:
     found = _of_numpy(value, imports)
     if found is not None:
         return found
-    if is_ours(value) or isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) or is_ours(value):
         return other(value)
     owner = getattr(value, "__self__", None)
     if callable(value) and owner is not None and not isinstance(owner, types.ModuleType):
@@ -54,7 +52,7 @@ def lift(value: Any, imports: set[str], other: Callable[[Any], str]) -> str:
     raise NotLiftable(value)
 
 
-def number(value: float | complex) -> str:
+def number(value: complex) -> str:
     """Return a Python number as code, with `np.inf` and `np.nan` where there is no literal."""
     if isinstance(value, complex):
         real, imag = number(value.real), number(value.imag)
@@ -72,9 +70,7 @@ def dtype_text(dtype: Any, imports: set[str]) -> str:
     if is_key_dtype(dtype):
         return "np.uint32"
     name = np.dtype(dtype).name
-    if name == "bool":
-        return "bool"
-    if name == "void":  # float0: the tangents of integers
+    if name in ("bool", "void"):  # void: float0, of the tangents of integers
         return "bool"
     if hasattr(np, name):
         return f"np.{name}"
@@ -82,29 +78,12 @@ def dtype_text(dtype: Any, imports: set[str]) -> str:
     return f"ml_dtypes.{name}"
 
 
-def array_text(x: np.ndarray, imports: set[str]) -> str:
-    """Return a small array of any dtype as numbers."""
-    dtype = dtype_text(x.dtype, imports)
-    wide = x if x.dtype.isbuiltin == 1 else x.astype(np.float64)
-    text = _nested(wide.tolist())
-    made = f"np.array({text}, {dtype})"
-    return made if x.size else f"np.zeros({x.shape}, {dtype})"
-
-
-def _nested(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join([_nested(v) for v in value])}]"
-    return number(value) if isinstance(value, (float, complex)) else repr(value)
-
-
 def _of_numpy(value: Any, imports: set[str]) -> str | None:
-    """Return dtypes, scalars, small arrays, modules and functions of NumPy, SciPy and ml_dtypes."""
+    """Return dtypes, scalars, modules and functions of NumPy, SciPy and ml_dtypes."""
     if isinstance(value, np.dtype):
         return f"np.dtype({dtype_text(value, imports)})"
     if isinstance(value, np.generic):
-        return f"{dtype_text(value.dtype, imports)}({_nested(value.item())})"
-    if isinstance(value, np.ndarray):
-        return array_text(value, imports) if value.size <= WRITTEN_OUT else None
+        return f"{dtype_text(value.dtype, imports)}({lift(value.item(), imports, repr)})"
     if isinstance(value, type) and issubclass(value, np.generic):
         return dtype_text(value, imports)
     if isinstance(value, types.ModuleType):
@@ -123,29 +102,31 @@ def _module_text(name: str, imports: set[str]) -> str | None:
 
 def function_name(function: Any, imports: set[str]) -> str | None:
     """Return the name of a NumPy or SciPy function, e.g. `scipy.special.erf`; None for others."""
-    name = getattr(function, "__name__", "")
-    for module, shown in ((np, "np"), (np.linalg, "np.linalg"), (np.fft, "np.fft")):
-        if getattr(module, name, None) is function:
-            return f"{shown}.{name}"
-    home = getattr(function, "__module__", None) or (
-        "scipy.special" if isinstance(function, np.ufunc) else None
-    )
-    if home is None or home.partition(".")[0] not in ("scipy", "math", "ml_dtypes"):
-        return None
-    public = ".".join(home.split(".")[:2])
-    if getattr(sys.modules[public], name, None) is not function:
-        return None
-    imports.add(public)
-    return f"{public}.{name}"
+    name, home = getattr(function, "__name__", ""), getattr(function, "__module__", None) or ""
+    for module in ("numpy", "numpy.linalg", "numpy.fft", ".".join(home.split(".")[:2]), "scipy.special"):
+        if getattr(sys.modules.get(module), name, None) is function:
+            shown = _module_text(module, imports)
+            return shown and f"{shown}.{name}"
+    return None
 
 
 def is_ours(function: Any) -> bool:
     """Return whether it is a function or method of this library, or of a user's module: to be copied."""
-    while not isinstance(function, types.FunctionType):
-        function = getattr(function, "__func__", None) or getattr(function, "__wrapped__", None)
-        if function is None:
-            return False
-    return function.__module__.partition(".")[0] not in ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
+    function, _ = plain(function)
+    others = ("numpy", "scipy", "ml_dtypes", "jax", "importlib")
+    return function is not None and function.__module__.partition(".")[0] not in others
+
+
+def plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a Python function, None if it is of another kind; and the object of a method, its first
+    argument."""
+    given: tuple[Any, ...] = ()
+    while not isinstance(function, types.FunctionType | None):
+        if isinstance(function, types.MethodType):
+            function, given = function.__func__, (function.__self__, *given)
+        else:
+            function = getattr(function, "__wrapped__", None)
+    return function, given
 
 
 # --- operands -------------------------------------------------------------------------------------
@@ -194,23 +175,14 @@ def of_literal(v: Literal, imports: set[str]) -> Operand:
     """Return a literal as a number that takes its dtype from the other operand."""
     t = v.type
     kind = dtype_class(t.dtype)
-    value: Any = v.value
-    if kind == "complex":
-        text = number(complex(value))
-    elif is_inexact(t.dtype):
-        text = number(float(value))
-    else:
-        text = repr(bool(value) if kind == "bool" else int(value))
+    cast: Any = {"complex": complex, "float": float, "bool": bool}.get(kind, int)
+    text = number(cast(v.value))
     dtype = dtype_text(t.dtype, imports)
     scalar = text if kind == "bool" else f"{dtype}({text})"
     if not dtype.startswith("np."):
         text = scalar  # a Python number would widen dtypes that are not NumPy's own
-    full = (
-        f"np.full({t.shape}, {text}, {dtype})"
-        if t.shape
-        else (f"np.bool_({text})" if kind == "bool" else scalar)
-    )
-    made = Operand(text, t, full, literal=True)
-    if t.shape:
-        made.element = of_literal(Literal(value, t.update(shape=t.shape[1:])), imports).full
+    if not t.shape:
+        return Operand(text, t, f"np.bool_({text})" if kind == "bool" else scalar, literal=True)
+    made = Operand(text, t, f"np.full({t.shape}, {text}, {dtype})", literal=True)
+    made.element = of_literal(Literal(v.value, t.update(shape=t.shape[1:])), imports).full
     return made

@@ -13,14 +13,12 @@ import keyword
 import os
 import re
 from collections.abc import Sequence
-from types import CodeType
 from typing import Any, NamedTuple
 
 from functrans import pytrees
 from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
 from functrans.ir.source import history, line_of, text_of
 from functrans.ir.text import letters
-from functrans.passes.rewrite import children_first
 
 _ASSIGNED = re.compile(r"([A-Za-z]\w*)\s*(?::[^=]*)?=(?!=)")
 
@@ -73,27 +71,6 @@ def is_derived(e: Equation) -> bool:
     return not {"transpose of", "jvp of"}.isdisjoint(history(e)[0])
 
 
-def function_code(program: Program) -> CodeType | None:
-    """Return the code of the function that a program is named after, if an equation has it."""
-    wanted = program.name.rpartition(".")[2]
-    for e in program.equations:
-        if e.source is not None and e.source[0].co_name == wanted:
-            return e.source[0]
-    return None
-
-
-def input_names(program: Program) -> list[str]:
-    """Return the paths of the inputs in the function's arguments; if unknown, the arguments if
-    there is one per input; else no names."""
-    names = argument_names(program)
-    if names:
-        return [names.get(v, "") for v in program.inputs]
-    code = function_code(program)
-    if code is None or code.co_argcount + code.co_kwonlyargcount != len(program.inputs):
-        return [""] * len(program.inputs)
-    return [n.strip("_") for n in code.co_varnames[: len(program.inputs)]]
-
-
 def result_names(program: Program) -> dict[Var, str]:
     """Return names for the values that the user's lines assign: the last value of each line.
 
@@ -104,7 +81,7 @@ def result_names(program: Program) -> dict[Var, str]:
     for e in program.equations:
         if e.source is None or is_derived(e):
             continue
-        code, offset = e.source
+        code, offset, _ = e.source
         before, epoch = epochs.get(code, (-1, 0))
         epoch += offset < before
         epochs[code] = offset, epoch
@@ -120,12 +97,6 @@ def result_names(program: Program) -> dict[Var, str]:
 # --- the user's lines as comments: one where the line changes -------------------------------------
 
 _LONGEST = 76  # most characters of a line
-
-
-def is_one_file(program: Program) -> bool:
-    """Return whether all lines of a program are in one file, so that comments need not name it."""
-    programs = children_first(program)
-    return len({e.source[0].co_filename for p in programs for e in p.equations if e.source}) == 1
 
 
 def comment(e: Equation, one_file: bool) -> str:
@@ -167,8 +138,14 @@ class Signature(NamedTuple):
 
 
 def of_inputs(program: Program, names: Names) -> Signature:
-    """Return one parameter per input."""
-    wanted = input_names(program)
+    """Return one parameter per input: of its path in the arguments of the user's function, or, if that is
+    unknown, of the function's own parameter, if there is one per input; else a letter."""
+    paths, own = argument_names(program), program.name.rpartition(".")[2]
+    wanted = [paths.get(v, "") for v in program.inputs]
+    codes = (e.source[0] for e in program.equations if e.source)
+    code = None if paths else next((c for c in codes if c.co_name == own), None)
+    if code is not None and code.co_argcount + code.co_kwonlyargcount == len(wanted):
+        wanted = [n.strip("_") for n in code.co_varnames[: len(wanted)]]
     made = [names.new(name) if name else names.letter() for name in wanted]
     return Signature(made, made, made)
 
@@ -184,24 +161,22 @@ def of_arguments(program: Program, names: Names) -> Signature:
         name = leaf.parameter
         by_parameter[name if name in by_parameter else f"*{name}"].append((v, leaf))
     parameters: list[str] = []
-    text: dict[Var, str] = {}  # of inputs in pytrees
-    whole: dict[Var, str] = {}  # of inputs that are parameters themselves
+    text: dict[Var, str] = {}
     for parameter, inside in by_parameter.items():
         name = parameter.lstrip("*")
-        if not name.isidentifier() or not all(_is_plain(key) for _, leaf in inside for key in leaf.keys):
+        if name.isidentifier() and all(_is_plain(key) for _, leaf in inside for key in leaf.keys):
+            given = names.new(name)
+            parameters.append(parameter[: -len(name)] + given)
+            text |= {v: given + leaf.name[len(name) :] for v, leaf in inside}
+        else:
             found = {v: names.new(leaf.name) for v, leaf in inside}
-            whole |= found
             parameters += found.values()
-            continue
-        given = names.new(name)
-        parameters.append(parameter[: -len(name)] + given)
-        for v, leaf in inside:
-            if leaf.keys:
-                text[v] = given + leaf.name[len(name) :]
-            else:
-                whole[v] = given
-    local = [whole.get(v) or names.new(leaves[v].name) for v in program.inputs]
-    read = [whole.get(v) or text[v] for v in program.inputs]
+            text |= found
+    read = [text[v] for v in program.inputs]
+    local = [
+        x if x.isidentifier() else names.new(leaves[v].name)
+        for v, x in zip(program.inputs, read, strict=True)
+    ]
     return Signature(parameters, local, read)
 
 
@@ -212,8 +187,7 @@ def returned(program: Program | None, texts: Sequence[str]) -> str:
     results = None if arguments is None else arguments.results
     if results is not None and results.num_leaves == len(texts):
         try:
-            tree = pytrees.unflatten(results, [ast.parse(t, mode="eval").body for t in texts])
-            return ast.unparse(_spelled(tree))
+            return _spelled(pytrees.unflatten(results, texts))
         except _NotPlain:
             pass
     return ", ".join(texts) if texts else "()"
@@ -223,18 +197,14 @@ class _NotPlain(Exception):
     """The tree contains a class other than dict, list and tuple."""
 
 
-def _spelled(tree: Any) -> ast.expr:
-    if tree is None:
-        return ast.Constant(None)
-    if isinstance(tree, ast.expr):
-        return tree
-    if type(tree) is dict:
-        keys = [ast.Constant(k) for k in tree if type(k) in (str, int, bool)]
-        if len(keys) == len(tree):
-            return ast.Dict(keys, list(map(_spelled, tree.values())))  # type: ignore[arg-type]
+def _spelled(tree: Any) -> str:
+    if tree is None or isinstance(tree, str):
+        return str(tree)
+    if type(tree) is dict and all(type(k) in (str, int, bool) for k in tree):
+        return f"{{{', '.join([f'{k!r}: {_spelled(v)}' for k, v in tree.items()])}}}"
     if type(tree) in (list, tuple):
-        kind = ast.List if type(tree) is list else ast.Tuple
-        return kind(list(map(_spelled, tree)), ast.Load())
+        inside = ", ".join(map(_spelled, tree))
+        return f"[{inside}]" if type(tree) is list else f"({inside}{',' * (len(tree) == 1)})"
     raise _NotPlain
 
 

@@ -4,7 +4,7 @@ In: a Program. Out: the text of a file that needs only NumPy (SciPy and ml_dtype
 does) and computes the same numbers: functions, one per program (`File`).
 
     naming      the user's names and lines
-    writer      programs as functions; `Writer`, which is passed to a primitive
+    writer      programs as functions; `Function` is passed to a primitive
     copies      reference functions as source; lift: values as expressions
 
 A primitive defines how it is written by
@@ -28,38 +28,22 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.inspect.python_source import lift, naming
 from functrans.inspect.python_source.copies import Copies
-from functrans.inspect.python_source.lift import (
-    WRITTEN_OUT,
-    NotLiftable,
-    Operand,
-    array_text,
-    dtype_text,
-    function_name,
-    of_literal,
-)
-from functrans.inspect.python_source.naming import (
-    Names,
-    Signature,
-    comment,
-    is_one_file,
-    of_arguments,
-    of_inputs,
-    result_names,
-    returned,
-)
 from functrans.ir.check import check_program
 from functrans.ir.program import Atom, Equation, Literal, Program, Var
 from functrans.ir.source import describe
+from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.rewrite import readers_of
 from functrans.primitives.base import Primitive
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.random.bits import word_type
-from functrans.primitives.shape.moving import Moving
+from functrans.primitives.shape.moving import Moving, with_axes
 
 _INDENT = "    "
+WRITTEN_OUT = 64  # most elements of an array that is written as numbers
 
 
 class File:
@@ -68,8 +52,10 @@ class File:
     def __init__(self, program: Program):
         self.imports: set[str] = set()  # modules, NumPy not among them
         self.copies: Copies = Copies(self.imports, self.array)
-        self.names: Names = Names()  # of functions and constants
-        self.one_file: bool = is_one_file(program)
+        self.names: naming.Names = naming.Names()  # of functions and constants
+        sources = [e.source for p in with_nested(program) for e in p.equations if e.source]
+        # Then comments need not name it.
+        self.one_file: bool = len({code.co_filename for code, _, _ in sources}) == 1
         self.functions: list[str] = []
         self.constants: list[str] = []
         self._named: dict[Program, str] = {}
@@ -92,7 +78,7 @@ class File:
         if is_key_dtype(t.dtype):
             value = jax.random.key_data(value)
         try:
-            array = np.asarray(value, None if is_key_dtype(t.dtype) else t.dtype)
+            array = np.asarray(value, word_type(t).dtype)
         except Exception:
             raise errors.NotSupported(
                 f"to_python: the program reads a traced {t} of an enclosing function; make the "
@@ -102,12 +88,15 @@ class File:
 
     def array(self, array: np.ndarray) -> str:
         """Return an array: as numbers if small, else as a name defined above."""
+        dtype = lift.dtype_text(array.dtype, self.imports)
+        if not array.size:
+            return f"np.zeros({array.shape}, {dtype})"
         if array.size <= WRITTEN_OUT:
-            return array_text(array, self.imports)
+            wide = array if array.dtype.isbuiltin == 1 else array.astype(np.float64)
+            return f"np.array({lift.lift(wide.tolist(), self.imports, repr)}, {dtype})"
         name = self.names.new("c")
         self.imports.add("base64")
         raw = repr(base64.b64encode(np.ascontiguousarray(array).tobytes()).decode())
-        dtype = dtype_text(array.dtype, self.imports)
         self.constants.append(
             f"{name} = np.frombuffer(base64.b64decode({raw}), {dtype}).reshape({array.shape})"
         )
@@ -116,12 +105,9 @@ class File:
 
 def own_source(primitive: Any) -> Any:
     """Return the primitive's `numpy_source`, or None if a subclass overrides its reference."""
-    for cls in type(primitive).__mro__:
-        if "numpy_source" in vars(cls):
-            return primitive.numpy_source if cls is not Primitive else None
-        if "reference" in vars(cls) or "interpret" in vars(cls):
-            return None
-    return None
+    rules = {"numpy_source", "reference", "interpret"}
+    cls = next(cls for cls in type(primitive).__mro__ if not rules.isdisjoint(vars(cls)))
+    return primitive.numpy_source if cls is not Primitive and "numpy_source" in vars(cls) else None
 
 
 def own_name(program: Program) -> str:
@@ -131,228 +117,107 @@ def own_name(program: Program) -> str:
 
 
 class Function:
-    """One function of the file, written statement by statement."""
+    """One function of the file, written equation by equation: the argument `w` of a primitive's
+    `numpy_source`.
 
-    file: File
-    program: Program
+    equation  : the one that is written now
+    out_types : the types of its results in the file (typed keys are arrays of words)
+    outs      : names for its results;  line, block : to write statements
+    """
 
     def __init__(self, file: File, program: Program):
-        self.file, self.program = file, program
-        self.wanted: dict[Var, str] = result_names(program)
-        self.names: Names = Names(file.names, self.wanted.values())
+        self.file: File = file
+        self.program: Program = program
+        self.wanted: dict[Var, str] = naming.result_names(program)
+        self.names: naming.Names = naming.Names(file.names, self.wanted.values())
         self.comment: str = ""  # the last one
         self.text: list[str] = []
         self.depth = 1
-        self.env: dict[Var, Operand] = {}
+        self.env: dict[Var, lift.Operand] = {}
         self.uses: dict[Any, list[Equation]] = readers_of(program)
         repeats = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
         self.repeated: set[Var] = {e.outputs[0] for e in repeats}
         self.returned: set[Atom] = {v for v in program.outputs if v.__class__ is Var}
+        self.equation: Any = None
+        self.out_types: list[ArrayType] = []
+        self._outs: list[str] = []
 
     def lines(self, entry: bool = False) -> list[str]:
         """Return the lines from the parameters on; the entry function converts its arguments."""
         program = self.program
-        signature = (of_arguments if entry else of_inputs)(program, self.names)
+        signature = (naming.of_arguments if entry else naming.of_inputs)(program, self.names)
         for v, name in zip(program.inputs, signature.locals, strict=True):
-            self.env[v] = Operand(name, word_type(v.type))
+            self._define(v, name)
         for v, value in zip(program.constants, program.values, strict=True):
-            t = word_type(v.type)
-            text = self.file.constant(v.type, value)
-            self.env[v] = Operand(text, t)
-            if not text.isidentifier():
-                self.env[v] = Operand(self.assign(v, text), t)
+            self._define(v, self.file.constant(v.type, value))
         head = self._converted(signature) if entry else []
         if not entry:
             typed = zip(signature.locals, program.inputs, strict=True)
             shown = ", ".join([f"{p} {v.type}" for p, v in typed])
             head = [f"{_INDENT}# {shown}"] if shown and len(shown) < 90 else []
         for e in program.equations:
-            self._equation(e)
-        results = [self.operand(v).full for v in program.outputs]
-        self.line(f"return {returned(program if entry else None, results)}")
+            self._write(e)
+        results = [self._operand(v).full for v in program.outputs]
+        self.line(f"return {naming.returned(program if entry else None, results)}")
         return [str(signature), *head, *self.text]
 
-    def _converted(self, signature: Signature) -> list[str]:
+    def _converted(self, signature: naming.Signature) -> list[str]:
         """Return the inputs as arrays, under new names."""
         made = []
         inputs = self.program.inputs
         for name, read, v in zip(signature.locals, signature.read, inputs, strict=True):
-            dtype = dtype_text(v.type.dtype, self.file.imports)
             note = f"{v.type.shape}" + (" keys" if is_key_dtype(v.type.dtype) else "")
-            made.append(f"{_INDENT}{name} = np.asarray({read}, {dtype})  # {note}")
+            made.append(f"{_INDENT}{name} = np.asarray({read}, {self.dtype(v.type.dtype)})  # {note}")
         return made
 
-    def line(self, text: str) -> None:
-        self.text.append(_INDENT * self.depth + text)
+    def _operand(self, v: Any) -> lift.Operand:
+        return lift.of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
 
-    def operand(self, v: Any) -> Operand:
-        return of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
-
-    def name_of(self, v: Var) -> str:
+    def _named(self, v: Var) -> str:
         """Return a new name for a value."""
         return self.names.new(self.wanted[v]) if v in self.wanted else self.names.letter()
 
-    def assign(self, v: Var, text: str) -> str:
-        name = self.name_of(v)
-        self.line(f"{name} = {text}")
-        return name
+    def _define(self, v: Var, text: str) -> None:
+        """Let a value be an expression; assign it to a name, unless it is one already."""
+        if not text.isidentifier():
+            name = self._named(v)
+            self.line(f"{name} = {text}")
+            text = name
+        self.env[v] = lift.Operand(text, word_type(v.type))
 
-    def _equation(self, e: Equation) -> None:
+    def _write(self, e: Equation) -> None:
         hint = self._broadcast(e)
         if hint is not None:
-            self.env[e.outputs[0]] = Operand(hint, word_type(e.outputs[0].type))
+            self.env[e.outputs[0]] = lift.Operand(hint, word_type(e.outputs[0].type))
             return
-        about = comment(e, self.file.one_file)
+        about = naming.comment(e, self.file.one_file)
         if about and about != self.comment:
             self.line(about)
         self.comment = about or self.comment
-        w = Writer(self, e)
-        made = w.write()
-        if made is None:
-            return
-        if isinstance(made, str) and len(e.outputs) == 1:
-            made = [made]
-        if isinstance(made, str):
-            self.line(f"{', '.join(w.outs)} = {made}")
-            return
-        for v, text in zip(e.outputs, made, strict=True):
-            if text.isidentifier():  # another name for the same array
-                self.env[v] = Operand(text, word_type(v.type))
-            else:
-                self.env[v] = Operand(self.assign(v, text), word_type(v.type))
+        self.equation, self._outs = e, []
+        self.out_types = [word_type(v.type) for v in e.outputs]
+        made = self._made([self._operand(v) for v in e.inputs])
+        if isinstance(made, str) and len(e.outputs) != 1:
+            self.line(f"{', '.join(self.outs)} = {made}")
+        elif made is not None:
+            for v, text in zip(e.outputs, [made] if isinstance(made, str) else made, strict=True):
+                self._define(v, text)
 
-    def _broadcast(self, e: Equation) -> str | None:
-        """Return `x[:, None]` for a value whose repetition is left to NumPy's broadcasting."""
-        if e.primitive.name != "broadcast_in_dim" or is_key_dtype(e.inputs[0].type.dtype):
-            return None
-        (v,), (x,) = e.outputs, e.inputs
-        uses = self.uses[v]
-        if v in self.returned or not uses or not all(self._repeats(u, v) for u in uses):
-            return None
-        shape, dimensions = e.params["shape"], e.params["dimensions"]
-        text = self.operand(x).full
-        places = [":" if d in dimensions else "None" for d in range(len(shape))]
-        while places and places[0] == "None":
-            places.pop(0)
-        if "None" not in places:
-            return text
-        return f"{text}[{', '.join(places)}]" if text.isidentifier() else None
-
-    def _repeats(self, use: Equation, v: Var) -> bool:
-        """Return whether NumPy broadcasts operand v because another one has the full shape."""
-        if not isinstance(use.primitive, Elementwise) or own_source(use.primitive) is None:
-            return False
-        for u in use.inputs:
-            if u.__class__ is Var and u.type.shape == v.type.shape and u not in self.repeated:
-                return True
-        return False
-
-
-class Writer:
-    """The argument `w` of a primitive's `numpy_source`: one equation and its file.
-
-    in_types, out_types : the types in the file (typed keys are arrays of words)
-    outs : names for the results;  line, block : to write statements
-    """
-
-    function: Function
-    equation: Equation
-
-    def __init__(self, function: Function, equation: Equation):
-        self.function, self.equation = function, equation
-        self.file: File = function.file
-        self.in_types: list[ArrayType] = [word_type(v.type) for v in equation.inputs]
-        self.out_types: list[ArrayType] = [word_type(v.type) for v in equation.outputs]
-        self._outs: list[str] = []
-
-    @property
-    def outs(self) -> list[str]:
-        if not self._outs:
-            for v, t in zip(self.equation.outputs, self.out_types, strict=True):
-                self._outs.append(self.function.name_of(v))
-                self.function.env[v] = Operand(self._outs[-1], t)
-        return self._outs
-
-    def write(self) -> Any:
-        e = self.equation
-        xs = [self.function.operand(v) for v in e.inputs]
-        rule, params = own_source(e.primitive), e.params
-        if isinstance(e.primitive, Moving) and is_key_dtype(e.inputs[0].type.dtype):
-            params = e.primitive.under_trailing_axis(xs[0].shape[-1], params)
+    def _made(self, xs: list[lift.Operand]) -> Any:
+        """Return what the `numpy_source` of the equation's primitive returns, given its operands."""
+        primitive, params = self.equation.primitive, self.equation.params
+        if isinstance(primitive, Moving) and is_key_dtype(self.equation.inputs[0].type.dtype):
+            params = primitive.under_trailing_axis(xs[0].shape[-1], params)
+        rule = own_source(primitive)
         if rule is not None:
             return rule(self, *xs, **params)
-        if e.primitive.holds_programs:
-            return self._interpreted(e.primitive, xs, params)
-        return self.reference(e.primitive, xs, params)
+        if primitive.holds_programs:
+            return self._interpreted(primitive, xs, params)
+        return self.reference(primitive, xs, params)
 
-    # --- for rules
-
-    def line(self, text: str) -> None:
-        self.function.line(text)
-
-    @contextmanager
-    def block(self, head: str) -> Iterator[None]:
-        """Write lines nested below `head`."""
-        self.line(head)
-        self.function.depth += 1
-        yield
-        self.function.depth -= 1
-
-    def letter(self) -> str:
-        """A new short name."""
-        return self.function.names.letter()
-
-    def dtype(self, dtype: Any) -> str:
-        return dtype_text(dtype, self.file.imports)
-
-    def twin(self, function: Any) -> str | None:
-        """Return the name of the NumPy or SciPy function; None if there is none."""
-        return function_name(function, self.file.imports)
-
-    def is_own(self, dtype: Any) -> bool:
-        """Return whether it is one of NumPy's own dtypes, which Python numbers do not widen."""
-        return dtype.isbuiltin == 1
-
-    def cast(self, text: str, function: Any) -> str:
-        """Return a function's result, cast to the dtype of the equation's result if it differs."""
-        dtype = self.out_types[0].dtype
-        with np.errstate(all="ignore"):
-            made = np.asarray(function(*[np.ones((), t.dtype) for t in self.in_types])).dtype
-        if made == dtype:
-            return text
-        atom = text.endswith(")") and text.startswith("np.")
-        return f"{text if atom else f'({text})'}.astype({self.dtype(dtype)})"
-
-    def call(self, program: Program, xs: Sequence[str], role: str = "function") -> str:
-        """Return a call of a nested program's function."""
-        name = self.file.function(program, role)
-        return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
-
-    def reference(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> Any:
-        """Return a call of a copy of the primitive's reference."""
-        call = self.copied(primitive.reference, xs, params)
-        return [f"{call}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else call
-
-    def copied(self, function: Any, xs: Sequence[str], options: dict[str, Any]) -> str:
-        """Return a call of a copy of a function of NumPy arrays."""
-        try:
-            return self.file.copies.call(function, [getattr(x, "full", x) for x in xs], options)
-        except NotLiftable as error:
-            raise self.unwritable() from error
-
-    def unwritable(self) -> errors.NotSupported:
-        """Return the error for an operation that NumPy source cannot express."""
-        e = self.equation
-        inside = "".join([f"\n    {line}" for line in e.primitive.listing(e.params)])
-        return errors.NotSupported(
-            f"to_python: {e.primitive.name} runs Python or JAX code that a file of NumPy source "
-            f"cannot hold, at\n    {describe(e.source)}{inside}\n"
-            "Leave that operation out of the function, or run the program with ft.interpret."
-        )
-
-    def _interpreted(self, primitive: Any, xs: Sequence[Operand], params: dict[str, Any]) -> str:
+    def _interpreted(self, primitive: Any, xs: Sequence[lift.Operand], params: dict[str, Any]) -> str:
         """Write an operation that runs one program on its operands as a call of its function."""
-        values = [jax.ShapeDtypeStruct(t.type.shape, t.type.dtype) for t in self.equation.inputs]
+        values = [jax.ShapeDtypeStruct(v.type.shape, v.type.dtype) for v in self.equation.inputs]
         names = {id(v): x for v, x in zip(values, xs, strict=True)}
 
         def run(program: Any, given: Sequence[Any], step: Any = None) -> str:
@@ -364,6 +229,97 @@ class Writer:
         if not isinstance(made, str):
             raise self.unwritable()
         return made
+
+    def _broadcast(self, e: Equation) -> str | None:
+        """Return `x[:, None]` for a value whose repetition is left to NumPy's broadcasting."""
+        if e.primitive.name != "broadcast_in_dim" or is_key_dtype(e.inputs[0].type.dtype):
+            return None
+        (v,), (x,) = e.outputs, e.inputs
+        uses = self.uses[v]
+        if v in self.returned or not uses or not all(self._repeats(u, v) for u in uses):
+            return None
+        text, axes = self._operand(x).full, with_axes(e.params["shape"], e.params["dimensions"])
+        return text + axes if text.isidentifier() or not axes else None
+
+    def _repeats(self, use: Equation, v: Var) -> bool:
+        """Return whether NumPy broadcasts operand v because another one has the full shape."""
+        if not isinstance(use.primitive, Elementwise) or own_source(use.primitive) is None:
+            return False
+        others = [u for u in use.inputs if u.__class__ is Var and u not in self.repeated]
+        return any(u.type.shape == v.type.shape for u in others)
+
+    # --- for rules
+
+    @property
+    def outs(self) -> list[str]:
+        if not self._outs:
+            self._outs = [self._named(v) for v in self.equation.outputs]
+            for v, name in zip(self.equation.outputs, self._outs, strict=True):
+                self._define(v, name)
+        return self._outs
+
+    def line(self, text: str) -> None:
+        self.text.append(_INDENT * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Write lines nested below `head`."""
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def letter(self) -> str:
+        """A new short name."""
+        return self.names.letter()
+
+    def dtype(self, dtype: Any) -> str:
+        return lift.dtype_text(dtype, self.file.imports)
+
+    def twin(self, function: Any) -> str | None:
+        """Return the name of the NumPy or SciPy function; None if there is none."""
+        return lift.function_name(function, self.file.imports)
+
+    def is_own(self, dtype: Any) -> bool:
+        """Return whether it is one of NumPy's own dtypes, which Python numbers do not widen."""
+        return dtype.isbuiltin == 1
+
+    def cast(self, text: str, function: Any) -> str:
+        """Return a function's result, cast to the dtype of the equation's result if it differs."""
+        given = [np.ones((), word_type(v.type).dtype) for v in self.equation.inputs]
+        with np.errstate(all="ignore"):
+            made = np.asarray(function(*given)).dtype
+        if made == self.out_types[0].dtype:
+            return text
+        atom = text.endswith(")") and text.startswith("np.")
+        return f"{text if atom else f'({text})'}.astype({self.dtype(self.out_types[0].dtype)})"
+
+    def call(self, program: Program, xs: Sequence[str], role: str = "function") -> str:
+        """Return a call of a nested program's function."""
+        name = self.file.function(program, role)
+        return f"{name}({', '.join([getattr(x, 'full', x) for x in xs])})"
+
+    def reference(self, primitive: Any, xs: Sequence[lift.Operand], params: dict[str, Any]) -> Any:
+        """Return a call of a copy of the primitive's reference."""
+        call = self.copied(primitive.reference, xs, params)
+        return [f"{call}[0]"] if primitive.multiple_results and len(self.out_types) == 1 else call
+
+    def copied(self, function: Any, xs: Sequence[str], options: dict[str, Any]) -> str:
+        """Return a call of a copy of a function of NumPy arrays."""
+        try:
+            return self.file.copies.call(function, [getattr(x, "full", x) for x in xs], options)
+        except lift.NotLiftable as error:
+            raise self.unwritable() from error
+
+    def unwritable(self) -> errors.NotSupported:
+        """Return the error for an operation that NumPy source cannot express."""
+        e = self.equation
+        inside = "".join([f"\n    {line}" for line in e.primitive.listing(e.params)])
+        return errors.NotSupported(
+            f"to_python: {e.primitive.name} runs Python or JAX code that a file of NumPy source "
+            f"cannot hold, at\n    {describe(e.source)}{inside}\n"
+            "Leave that operation out of the function, or run the program with ft.interpret."
+        )
 
 
 @boundary

@@ -312,7 +312,7 @@ def source_of(eqn: Any) -> Source | None:
         return None
     for code, offset in zip(*traceback.raw_frames(), strict=True):
         if is_users(code):
-            return code, offset
+            return code, offset, ""
     return None
 
 

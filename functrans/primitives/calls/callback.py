@@ -62,7 +62,7 @@ class FlatCall:
     def defined(self) -> str:
         """The location of the user's function."""
         code = getattr(inspect.unwrap(self.fun), "__code__", None)
-        return self.name if code is None else location((code, 0))
+        return self.name if code is None else location((code, 0, ""))
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

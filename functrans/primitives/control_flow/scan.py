@@ -47,7 +47,7 @@ from functrans.primitives.dependence import (
     transposes_zeros,
 )
 from functrans.primitives.random.bits import word_type
-from functrans.trace import evaluate, literal, stage
+from functrans.trace import evaluate, literal, stage, typeof
 
 
 class Scan(HigherOrderPrimitive):

@@ -18,6 +18,7 @@ from functrans.primitives.shape.moving import (
     reshape,
     slice_,
     slice_axis,
+    with_axes,
     without,
 )
 from functrans.trace import bind, literal, typeof
@@ -217,9 +218,7 @@ class Iota(Primitive):
             count = f"np.arange({shape[dimension]}).astype({w.dtype(dtype)})"
         if len(shape) == 1:
             return count
-        after = ", None" * (len(shape) - 1 - dimension)
-        axes = f"[:{after}]" if after else ""
-        return f"np.broadcast_to({count}{axes}, {shape})"
+        return f"np.broadcast_to({count}{with_axes(shape, (dimension,))}, {shape})"
 
     def lower(self, ctx: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
         return hlo.iota(ctx.type(ctx.out_types[0]), dimension)

@@ -95,11 +95,7 @@ class BroadcastInDim(Structural):
         return np.broadcast_to(np.reshape(x, aligned), shape)
 
     def numpy_source(self, w: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
-        new = [":" if d in dimensions else "None" for d in range(len(shape))]
-        while new and new[0] == "None":  # NumPy adds leading axes by itself
-            new.pop(0)
-        places = f"[{', '.join(new)}]" if "None" in new else ""
-        return f"np.broadcast_to({x.full}{places}, {shape})"
+        return f"np.broadcast_to({x.full}{with_axes(shape, dimensions)}, {shape})"
 
     def lower(self, ctx: Any, x: Any, *, shape: Any, dimensions: Any) -> Any:
         return ctx.op("stablehlo.broadcast_in_dim", [x], ctx.axes(dimensions))
@@ -116,6 +112,14 @@ class BroadcastInDim(Structural):
         x = t.move(args[0], dims[0], 0)
         moved = (0, *[d + 1 for d in dimensions])
         return self(x, shape=(t.size, *shape), dimensions=moved), 0
+
+
+def with_axes(shape: Sequence[int], dimensions: Sequence[int]) -> str:
+    """Return the index that adds the other axes of a shape to an array with these: `[:, None]`."""
+    new = [":" if d in dimensions else "None" for d in range(len(shape))]
+    while new and new[0] == "None":  # NumPy adds leading axes by itself
+        new.pop(0)
+    return f"[{', '.join(new)}]" if "None" in new else ""
 
 
 class Reshape(Structural):
