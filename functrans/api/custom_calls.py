@@ -22,7 +22,7 @@ from functrans.api.arguments import Apart, as_array, instantiate
 from functrans.api.static_arguments import joined
 from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.lax.barriers import stop_gradient
+from functrans.lax.elementwise import stop_gradient
 from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, closed_over
 from functrans.primitives.elementwise.conversion import convert_element_type

@@ -10,12 +10,10 @@ from functrans.loading import lazily as _lazily
 if _TYPE_CHECKING:
     from typing import Any
 
-    from functrans.lax.barriers import *
     from functrans.lax.collective import *
     from functrans.lax.contraction import *
     from functrans.lax.control_flow import *
     from functrans.lax.elementwise import *
-    from functrans.lax.exchange import *
     from functrans.lax.loops import *
     from functrans.lax.reduction import *
 
@@ -25,6 +23,6 @@ else:
     __getattr__, __dir__, _ = _lazily(
         __name__,
         {},
-        "loops control_flow elementwise reduction contraction barriers collective exchange",
+        "loops control_flow elementwise reduction contraction collective",
         "functrans.ir.tracebacks.shown",
     )
