@@ -57,20 +57,15 @@ def as_array(x: Any) -> Any:
         return jax.device_put(x.copy() if plain else x)
 
 
-def as_arrays(
-    leaves: Sequence[Any], names: Callable[[], Sequence[str]], convert: Callable[[Any], Any] = as_array
-) -> list[Any]:
-    """Apply `as_array`, or another conversion, to each leaf; an error names the path of the leaf
-    that is not an array."""
-    try:
-        return [convert(x) for x in leaves]
-    except errors.NotAnArray:
-        for name, x in zip(names(), leaves, strict=False):
-            try:
-                convert(x)
-            except errors.NotAnArray:
-                raise errors.NotAnArray(not_an_array(x, name)) from None
-        raise
+def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[Any]:
+    """Apply `as_array` to each leaf; an error names the path of the leaf that is not an array."""
+    arrays: list[Any] = []
+    for x in leaves:
+        try:
+            arrays.append(as_array(x))
+        except errors.NotAnArray:
+            raise errors.NotAnArray(not_an_array(x, names()[len(arrays)])) from None
+    return arrays
 
 
 class Apart:
@@ -93,17 +88,12 @@ class Apart:
 def instantiate(x: Any, like: Any) -> Any:
     """Return a tangent or cotangent as an array of type `like`; None means zero."""
     if x is None:
-        tangent = like.tangent()
-        if tangent is not like:
-            return float0_zeros(like.shape)
+        if like.tangent() is not like:
+            return np.zeros(like.shape, jax.dtypes.float0)
         return materialize(literal(0, like))
     if typeof(x).weak_type != like.weak_type:
         x = convert_element_type(x, dtype=like.dtype, weak_type=like.weak_type)
     return materialize(x)
-
-
-def float0_zeros(shape: Sequence[int]) -> Any:
-    return np.zeros(shape, jax.dtypes.float0)
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -138,6 +128,7 @@ class Chosen:
 
     def __init__(self, name: str, fun: Any, argnums: Any):
         check_callable(fun, name)
+        self.name = name
         self.fun = fun
         self.several: bool = True  # whether argnums is a sequence
         try:
@@ -188,20 +179,22 @@ class Chosen:
     ) -> None:
         """Raise an error unless every leaf has a differentiable dtype; `types` are those of the
         leaves."""
-        wanted = ("complex",) if holomorphic else ("float", "complex")
+        wanted = "complex" if holomorphic else "float" if self.name == "jacfwd" else "float complex"
         if allow_int:
-            wanted = (*wanted, "int", "uint", "bool", "key")
-        wrong = [i for i, t in enumerate(types) if dtype_class(t.dtype) not in wanted]
-        if wrong:
+            wanted += " int uint bool key"
+        for i, t in enumerate(types):
+            if dtype_class(t.dtype) in wanted.split():
+                continue
             advice = (
-                "With holomorphic=True, arguments must be complex."
-                if holomorphic
-                else "Cast it with x.astype(float), choose other arguments with argnums, or pass "
-                "allow_int=True."
+                "Cast it with x.astype(float), choose other arguments with argnums, or pass allow_int=True."
             )
+            if holomorphic:
+                advice = "With holomorphic=True, arguments must be complex."
+            elif dtype_class(t.dtype) == "complex":
+                advice = "Pass holomorphic=True for complex-differentiable functions."
             raise errors.NonDifferentiable(
                 f"cannot differentiate {function_name(self.fun)} with respect to "
-                f"{self.names(given)[wrong[0]]} of type {types[wrong[0]]}, {here()}\n{advice}"
+                f"{self.names(given)[i]} of type {t}, {here()}\n{advice}"
             )
 
     def by_argument(self, found: Any) -> Any:
@@ -209,21 +202,10 @@ class Chosen:
         return found if self.several else found[0]
 
 
-def check_real(fun: Any, types: Sequence[ArrayType]) -> None:
-    """Raise an error if an argument of `jacfwd` without `holomorphic` is complex."""
-    for t in types:
-        if dtype_class(t.dtype) == "complex":
-            raise errors.NonDifferentiable(
-                f"jacfwd of {function_name(fun)}: an argument has the complex type {t}, {here()}\n"
-                "Pass holomorphic=True for complex-differentiable functions."
-            )
-
-
 def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
     """Raise an error unless the results of `jacrev` are real, or complex with `holomorphic`."""
-    wanted = ("complex",) if holomorphic else ("float",)
     for y in leaves:
-        if dtype_class(typeof(y).dtype) not in wanted:
+        if dtype_class(typeof(y).dtype) != ("complex" if holomorphic else "float"):
             raise errors.NonDifferentiable(
                 f"jacrev of {function_name(fun)}: a result is {typeof(y)}, but it must be "
                 f"{'complex with' if holomorphic else 'real without'} holomorphic=True, {here()}\n"
@@ -234,37 +216,28 @@ def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
 def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
     """Raise an error unless the loss is one real (with `holomorphic`, complex) scalar."""
     leaves = tree.leaves(value)
-    if len(leaves) != 1 or leaves[0] is not value:
+    alone = len(leaves) == 1 and leaves[0] is value
+    if not alone or typeof(value).shape:
         shown = ", ".join([str(typeof(y)) for y in leaves])
         what = "None" if value is None else f"a {type(value).__name__} of ({shown})"
-        raise errors.NonScalarLoss(
-            f"grad needs a function that returns one scalar, but {function_name(fun)} returned "
-            f"{what}, {here()}\n"
-            "Return only the loss, or (loss, aux) with has_aux=True."
-        )
-    t = typeof(value)
-    if t.shape != ():
-        raise errors.NonScalarLoss(
-            f"grad needs a function that returns a scalar, but {function_name(fun)} returned {t}, "
-            f"{here()}\nReduce it (jnp.sum, jnp.mean), use jacrev, or use vmap(grad(f)) for one "
-            "gradient per example."
-        )
-    if dtype_class(t.dtype) != ("complex" if holomorphic else "float"):
         advice = (
-            "With holomorphic=True, it must return a complex number."
-            if holomorphic
-            else "Cast with x.astype(float); for a complex-differentiable function, pass holomorphic=True."
+            "Reduce it (jnp.sum, jnp.mean), use jacrev, or use vmap(grad(f)) for one gradient per example."
+            if alone
+            else "Return only the loss, or (loss, aux) with has_aux=True."
         )
-        wanted = "complex" if holomorphic else "real floating point"
+        raise errors.NonScalarLoss(
+            f"grad needs a function that returns {'a' if alone else 'one'} scalar, but "
+            f"{function_name(fun)} returned {shown if alone else what}, {here()}\n{advice}"
+        )
+    if dtype_class(typeof(value).dtype) != ("complex" if holomorphic else "float"):
+        wanted, advice = "complex", "With holomorphic=True, it must return a complex number."
+        if not holomorphic:
+            wanted, advice = "real floating point", "Cast with x.astype(float)"
+            advice += "; for a complex-differentiable function, pass holomorphic=True."
         raise errors.NonDifferentiable(
-            f"grad needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n{advice}"
+            f"grad needs a {wanted} result, but {function_name(fun)} returned {typeof(value)}, "
+            f"{here()}\n{advice}"
         )
-
-
-def _tangent_advice(want: ArrayType) -> str:
-    if want.dtype == jax.dtypes.float0:
-        return f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
-    return "It must have the shape and dtype of the primal, like jnp.ones_like(x)."
 
 
 def fitting(
@@ -281,31 +254,22 @@ def fitting(
         )
     found = []
     for primal, t in zip(types, given, strict=True):
-        want = primal.tangent()
+        want, nothing = primal.tangent(), primal.tangent() is not primal
         if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
-            have = ArrayType(t.shape, jax.dtypes.float0)
+            have = ArrayType(t.shape, t.dtype)
         else:
             t = as_array(t)
             have = typeof(t)
         if not have.same(want):
             kind = differ if have.shape == want.shape else errors.ShapeMismatch
+            advice = "It must have the shape and dtype of the primal, like jnp.ones_like(x)."
+            if nothing:
+                advice = f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
             raise kind(
-                f"{name}: the tangent of a primal {primal} must be {want}, got {have}, "
-                f"{here()}\n{_tangent_advice(want)}"
+                f"{name}: the tangent of a primal {primal} must be {want}, got {have}, {here()}\n{advice}"
             )
-        found.append(None if want.dtype == jax.dtypes.float0 else t)
+        found.append(None if nothing else t)
     return found
-
-
-def only_cotangent(given: tuple[Any, ...]) -> Any:
-    """Return the single argument of a pullback."""
-    if len(given) != 1:
-        raise errors.NotAnArray(
-            f"a vjp function takes one argument, the cotangent of the result, got {len(given)}, "
-            f"{here()}\nPass the cotangents of several results in the structure of the result: "
-            "pullback((a, b))."
-        )
-    return given[0]
 
 
 def cotangents(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import compress
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import jax
@@ -21,9 +22,7 @@ from functrans.api.arguments import (
     check_tuples,
     cotangents,
     fitting,
-    float0_zeros,
     instantiate,
-    only_cotangent,
     results,
 )
 from functrans.ir.program import Program, hoist_constants, prune
@@ -150,27 +149,18 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
     """
     check_callable(fun, "linearize")
     out, aux, linear, signature = _linearized(fun, primals, has_aux)
+    types, active, in_tree, out_tree = signature
     program = linear.program()
     run, residuals = hoist_constants(program)
 
     @boundary
     def linearized(residuals: Sequence[Any], *tangents: Any) -> Any:
-        given = fitting(
-            tangents,
-            signature.in_tree,
-            signature.types,
-            "the function from linearize",
-            errors.InvalidArgument,
-        )
-        moving = [t for t, a in zip(given, signature.active, strict=True) if a]
-        filled = [literal(0, v.type) if t is None else t for t, v in zip(moving, linear.inputs, strict=True)]
-        found = evaluate(run, [*residuals, *filled])
-        n = signature.out_tree.num_leaves
-        moved = [
-            instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
-            for t, y in zip(found[:n], linear.out_types[:n], strict=True)
-        ]
-        return tree.unflatten(signature.out_tree, moved)
+        given = fitting(tangents, in_tree, types, "the function from linearize", errors.InvalidArgument)
+        moving = zip(compress(given, active), linear.inputs, strict=True)
+        found = evaluate(run, [*residuals, *[literal(0, v.type) if t is None else t for t, v in moving]])
+        pairs = zip(found, linear.out_types[: out_tree.num_leaves], strict=False)
+        moved = [instantiate(t if is_inexact(y.dtype) else None, y) for t, y in pairs]
+        return tree.unflatten(out_tree, moved)
 
     f_jvp: Any = Partial(linearized, residuals)
     f_jvp.program = program
@@ -435,7 +425,12 @@ class Pullback:
     @boundary
     def __call__(self, *given: PyTree) -> tuple[PyTree, ...]:
         out_tree, linear = self._signature.out_tree, self._linear
-        cts = cotangents(only_cotangent(given), out_tree, linear.out_types[: out_tree.num_leaves])
+        if len(given) != 1:
+            raise errors.NotAnArray(
+                f"a vjp function takes the cotangent of the result, got {len(given)} arguments, {here()}\n"
+                "Pass the cotangents of several results in the structure of the result: pullback((a, b))."
+            )
+        cts = cotangents(given[0], out_tree, linear.out_types[: out_tree.num_leaves])
         return self._signature.cotangents(linear, cts)
 
     @boundary
