@@ -236,7 +236,7 @@ def _shared(fun: Any, argnums: Any, argnames: Any, run: Any, inline: bool, cpu: 
     known = _SHARED.of(fun) if fun.__class__ is FunctionType else None
     found = None if known is None else known.get(key)
     if found is None:
-        serial = retracing.new_serial()
+        serial = next(retracing.serials)
         nested = Nested(statics, inline, serial)
         preparation = xla.Preparation(tuple(run), cpu == "plain", blocks=cpu == "blocking")
         entry = functools.partial(_Entry, preparation, serial)
