@@ -7,7 +7,6 @@ VjpCall      `function` and rule of a custom_vjp call
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,13 +19,13 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import Apart, as_array, instantiate
 from functrans.api.static_arguments import joined
-from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
+from functrans.ir.source import Source, brief, brief_with_type, describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
 from functrans.lax.elementwise import stop_gradient
 from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, closed_over
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import check_result, function_name, refused
+from functrans.pytrees.functions import check_result, function_name, refused, where_defined
 from functrans.trace import AnyTracer, bind, materialize, state, typeof
 from functrans.tracer import is_active
 
@@ -45,12 +44,6 @@ def _symbolic(t: ArrayType) -> SymbolicZero:
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     """Unflatten leaves, with literals materialized as arrays."""
     return tree.unflatten(structure, [materialize(x) for x in leaves])
-
-
-def where_defined(fun: Any) -> str:
-    """Return the source line where a function is defined."""
-    code = getattr(inspect.unwrap(fun), "__code__", None)
-    return function_name(fun) if code is None else location((code, 0))
 
 
 class Call:

@@ -12,7 +12,7 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, check_callable
-from functrans.api.custom_calls import JvpCall, VjpCall, unflatten, where_defined
+from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
 from functrans.backends import xla
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
@@ -20,7 +20,7 @@ from functrans.lax.staging import or_by_jax
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
 from functrans.primitives.custom.tracing import staged_call
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, function_name, where_defined
 from functrans.trace import state
 from functrans.typing import PyTree
 

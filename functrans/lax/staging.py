@@ -18,7 +18,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import brief_with_type, here, location
+from functrans.ir.source import brief_with_type, here
 from functrans.ir.types import ArrayType, promote
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
@@ -26,7 +26,7 @@ from functrans.primitives.calls.jit import speaks_of_others_axes
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import FlatFunction, function_name, refused
+from functrans.pytrees.functions import FlatFunction, function_name, refused, where_defined
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -238,10 +238,5 @@ def check_function(fun: Any, operation: str, name: str) -> None:
 def given_to(operation: str, *funs: Callable[..., Any]) -> str:
     """Return the end of an error message: where the functions of an operation are defined, and
     where they were passed to it."""
-    places = []
-    for fun in map(users, funs):
-        code = getattr(fun, "__code__", None)
-        code = code or getattr(getattr(fun, "func", None), "__code__", None)
-        places.append(location((code, 0)) if code is not None else function_name(fun))
-    defined = " and ".join(dict.fromkeys(places))
+    defined = " and ".join(dict.fromkeys([where_defined(users(fun)) for fun in funs]))
     return f"defined at {defined}\nand given to {operation} {here()}"
