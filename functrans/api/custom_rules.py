@@ -13,6 +13,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, check_callable
 from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
+from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
@@ -45,13 +46,8 @@ class CustomFunction(Generic[_P, _R]):
         functools.update_wrapper(self, fun)  # type: ignore[arg-type]
         self.fun: Callable[..., _R] = fun
         self.rules: tuple[Callable[..., Any] | None, ...] = ()  # the functions that make up its rule
-        numbers: set[int] = set()
-        numbers.update([nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums)
-        names = {nondiff_argnames} if isinstance(nondiff_argnames, str) else {*nondiff_argnames}
-        if names:
-            numbers.update([i for i, n in enumerate(inspect.signature(fun).parameters) if n in names])
-        self.nondiff_argnums: tuple[int, ...] = tuple(sorted(numbers))
-        self._check_nondiff()
+        given = StaticArguments(fun, nondiff_argnums, nondiff_argnames, "nondiff")
+        self.nondiff_argnums: tuple[int, ...] = tuple(sorted(given.numbers))
 
     def __getattr__(self, name: str) -> Any:
         # a custom_vjp of a custom_vmap, ours or JAX's, has `def_vmap` too
@@ -59,22 +55,6 @@ class CustomFunction(Generic[_P, _R]):
         if (isinstance(inner, CustomFunction) or name.startswith("def")) and hasattr(inner, name):
             return getattr(inner, name)
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
-
-    def _check_nondiff(self) -> None:
-        """Raise an error if `nondiff_argnums` has positions that the function does not have."""
-        if not self.nondiff_argnums:
-            return
-        try:
-            parameters = inspect.signature(self.fun).parameters.values()
-        except (TypeError, ValueError):  # a C function
-            return
-        wrong = [i for i in self.nondiff_argnums if not 0 <= i < len(parameters)]
-        if wrong and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            raise errors.InvalidArgument(
-                f"nondiff_argnums={', '.join(map(str, wrong))}: {function_name(self.fun)} has no "
-                f"such argument, {here()}\n"
-                f"Its arguments are {', '.join([f'{i} ({p.name})' for i, p in enumerate(parameters)])}."
-            )
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
