@@ -141,28 +141,24 @@ class JvpCall(Call):
     tangents; they come first."""
 
     primitive, rule = custom_jvp_call, JvpRule
-    static_leaves: list[Any]
-    static_tree: Any
 
     def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
         super().__init__(fun, args, static)
         self.jvp = jvp
         self.symbolic = symbolic
-        self.static_leaves, self.static_tree = tree.flatten(super().statics())
-        self.traced: list[int] = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
+        leaves, self.static_tree = tree.flatten(self.statics())
+        self.apart = Apart(leaves, lambda x: not isinstance(x, AnyTracer))
+        self.traced: list[Any] = self.apart.arrays(leaves)
 
     def operands(self) -> list[Any]:
-        return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
+        return [*map(stop_gradient, self.traced), *self.leaves]
 
     def _split(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
         """Split operands into (static arguments, leaves of the dynamic arguments)."""
-        if not self.traced:
-            return self.statics(), values
         n = len(self.traced)
-        leaves = list(self.static_leaves)
-        for i, x in zip(self.traced, values[:n], strict=True):
-            leaves[i] = x
-        return unflatten(self.static_tree, leaves), values[n:]
+        if n == 0:
+            return self.statics(), values
+        return unflatten(self.static_tree, self.apart(values[:n])), values[n:]
 
     def function(self, *values: Any) -> list[Any]:
         statics, leaves = self._split(values)
@@ -234,7 +230,12 @@ class VjpCall(Call):
         outs = self.results(y, self.fwd)
         residuals, res_tree = tree.flatten(res)
         for i, x in enumerate(residuals):
-            self._check_residual(x, res, i)
+            try:
+                typeof(x)
+            except errors.NotAnArray:
+                path = tree.path_names(res, "residuals")[i]
+                what = f"returned {brief_with_type(x)} at {path}; residuals must be pytrees of arrays"
+                raise self.mismatch(self.fwd, f"{what}. Pass options with nondiff_argnums") from None
         kept = Apart(residuals, is_untraced)
         arrays = [as_array(x) for x in kept.arrays(residuals)]
         out_types = tuple([typeof(x) for x in outs])
@@ -245,17 +246,6 @@ class VjpCall(Call):
         types = tuple([typeof(x) for x in primals])
         return outs, arrays, Pullback(backward, types, out_types, self.name)
 
-    def _check_residual(self, x: Any, res: Any, i: int) -> None:
-        try:
-            typeof(x)
-        except errors.NotAnArray:
-            raise self.mismatch(
-                self.fwd,
-                f"returned {brief_with_type(x)} at "
-                f"{tree.path_names(res, 'residuals')[i]}; residuals must be pytrees of arrays. "
-                "Pass options with nondiff_argnums",
-            ) from None
-
     def _backward(
         self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
     ) -> list[Any]:
@@ -263,8 +253,8 @@ class VjpCall(Call):
         given = [zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
         moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
         found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
-        leaves = self._cotangent_leaves(found)
-        return [self._checked(c, t, i) for i, (c, t) in enumerate(zip(leaves, self.types, strict=True))]
+        pairs = zip(self._cotangent_leaves(found), self.types, strict=True)
+        return [self._checked(c, t, i) for i, (c, t) in enumerate(pairs)]
 
     def _cotangent_leaves(self, found: Any) -> list[Any]:
         """Return one cotangent per leaf of the arguments. None means zero for a whole subtree."""
@@ -289,14 +279,10 @@ class VjpCall(Call):
         have = ArrayType(ct.shape, ct.dtype) if symbolic else typeof(ct)
         loses = dtype_class(have.dtype) == "complex" and dtype_class(t.dtype) != "complex"
         if have.shape != t.shape or loses or dtype_class(have.dtype) in ("float0", "key"):
-            names = tree.unflatten(self.in_tree, range(len(self.types)))
-            name = tree.path_names(names, "args")[i]
-            raise self.mismatch(
-                self.bwd,
-                f"returned a cotangent of type {have} for {name} of type {t}; the shapes "
-                "and dtypes must match",
-                errors.CotangentMismatch,
-            )
+            name = tree.path_names(tree.unflatten(self.in_tree, self.types), "args")[i]
+            what = f"returned a cotangent of type {have} for {name} of type {t}; "
+            what += "the shapes and dtypes must match"
+            raise self.mismatch(self.bwd, what, errors.CotangentMismatch)
         if symbolic:
             return None
         ct = as_array(ct)

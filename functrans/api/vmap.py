@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, TypeVar
 
 import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import OF_PYTHON, as_arrays, check_callable, counted
+from functrans.api.arguments import as_arrays, check_callable, counted
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -132,12 +132,6 @@ class _MappedAxes:
         return to % ndim
 
 
-def _argument_names(args: tuple[Any, ...], kwargs: Any) -> list[str]:
-    """Return the path names of the leaves of the arguments."""
-    positional = [n for i, x in enumerate(args) for n in tree.path_names(x, f"args[{i}]")]
-    return [*positional, *tree.path_names(kwargs, "kwargs")]
-
-
 # --- vmap -----------------------------------------------------------------------------------------
 
 # A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
@@ -202,21 +196,18 @@ def vmap(
             return by_jax(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
-        names = partial(_argument_names, args, kwargs)
+
+        def names() -> list[str]:
+            return [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
+
         try:
-            arrays = as_arrays(leaves, names)
+            arrays = as_arrays([0 if d is None else x for x, d in zip(leaves, dims, strict=True)], names)
         except errors.NotAnArray:
             if any([isinstance(x, jax.Ref) for x in leaves]):
                 return by_values(leaves, dims, in_tree)
-            # what is not mapped may be anything
-            kept = [0 if d is None else x for x, d in zip(leaves, dims, strict=True)]
-            arrays = [
-                x if d is None else y for x, y, d in zip(leaves, as_arrays(kept, names), dims, strict=True)
-            ]
-        leaves = [
-            x if d is None and isinstance(x, OF_PYTHON) else array
-            for x, array, d in zip(leaves, arrays, dims, strict=True)
-        ]
+            raise
+        # what is not mapped may be anything
+        leaves = [x if d is None else y for x, y, d in zip(leaves, arrays, dims, strict=True)]
         types: list[Any] = [None if d is None else typeof(x) for x, d in zip(leaves, dims, strict=True)]
         dims, size = axes.sizes(types, dims, names, axis_size)
 
@@ -244,6 +235,7 @@ def vmap(
             args, kwargs = tree.unflatten(in_tree, [made.get(i, x) for i, x in enumerate(values)])
             return fun(*args, **kwargs), [made[i][...] for i in own]
 
+        one.__qualname__ = function_name(fun)
         places = (out_axes, [dims[i] for i in own])
         run = vmap(one, tuple(dims), places, axis_name, axis_size, spmd_axis_name, sum_match)
         out, left = run(*arrays)

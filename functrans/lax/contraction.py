@@ -144,29 +144,21 @@ def contraction_options(precision: Any, preferred: Any) -> dict[str, Any]:
     """Return the parameters `precision` and `preferred`, if they are not the default."""
     if precision is None:
         precision = _CONFIG.jax_default_matmul_precision
-    made: dict[str, Any] = {} if precision is None else {"precision": canonical_precision(precision)}
+    made: dict[str, Any] = {} if precision is None else {"precision": _canonical_precision(precision)}
     if preferred is not None:
         made["preferred"] = jax.numpy.dtype(canonical_dtype(preferred))
     return made
 
 
-_PRECISIONS = {p.name: p.name for p in Precision} | {
-    "default": "DEFAULT",
-    "fastest": "DEFAULT",
-    "bfloat16": "DEFAULT",
-    "high": "HIGH",
-    "bfloat16_3x": "HIGH",
-    "tensorfloat32": "HIGH",
-    "highest": "HIGHEST",
-    "float32": "HIGHEST",
-}
+_PRECISIONS = {p.name: p.name for p in Precision}
+_PRECISIONS |= dict.fromkeys(("default", "fastest", "bfloat16"), "DEFAULT")
+_PRECISIONS |= dict.fromkeys(("high", "bfloat16_3x", "tensorfloat32"), "HIGH")
+_PRECISIONS |= dict.fromkeys(("highest", "float32"), "HIGHEST")
 _PRESETS = {p.name for p in DotAlgorithmPreset}
 
 
-def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
+def _canonical_precision(precision: Any) -> tuple[str, str] | str:
     """Convert a user's `precision` to the primitive's parameter."""
-    if precision is None:
-        return None
     if isinstance(precision, DotAlgorithmPreset):
         return precision.name
     if isinstance(precision, str) and precision in _PRESETS and precision not in _PRECISIONS:
@@ -195,10 +187,11 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
 @cached("widths of dtypes", 256)
 def _width(dtype: Any) -> tuple[Any, ...]:
     """Return a sort key: complex > real > integer; then exponent, mantissa, size; then signed."""
-    if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
+    kind = dtype_class(dtype)
+    if kind in ("float", "complex"):
         info = jax.numpy.finfo(dtype)
-        return (jax.numpy.issubdtype(dtype, jax.numpy.complexfloating), info.maxexp, info.nmant, info.bits)
-    if jax.numpy.issubdtype(dtype, jax.numpy.integer):
+        return kind == "complex", info.maxexp, info.nmant, info.bits
+    if kind in ("int", "uint"):
         bounds = jax.numpy.iinfo(dtype)
         return False, -1, -1, bounds.bits, bounds.min < 0
     return False, -1, -1, 1, True

@@ -97,19 +97,10 @@ def scan(
     outs = made.program.out_types
     k = carry_tree.num_leaves
     check_carry(operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
-    params = {"reverse": True} if reverse else {}
-    results = _scan(
-        *made.captured,
-        *carry,
-        *arrays,
-        program=made.program,
-        length=n,
-        consts=len(made.captured),
-        carry=m,
-        **params,
-        **({"unroll": unroll} if unroll > 1 else {}),
-    )
-    return tree.unflatten(made.out_tree, results)
+    params: dict[str, Any] = {"program": made.program, "length": n, "consts": len(made.captured), "carry": m}
+    params |= {"reverse": True} if reverse else {}
+    params |= {"unroll": unroll} if unroll > 1 else {}
+    return tree.unflatten(made.out_tree, _scan(*made.captured, *carry, *arrays, **params))
 
 
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:

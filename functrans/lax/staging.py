@@ -205,13 +205,8 @@ def differing(
         was, now = tree.spelled(wanted), tree.spelled(given)
         return f"    {what} has the structure {was}, but {name} returned {now}"
     names = tree.path_names(tree.unflatten(wanted, list(want)), what)
-    return "\n".join(
-        [
-            f"    {name}: {a} {between} {b}"
-            for name, a, b in zip(names, want, have, strict=True)
-            if not a.same(b)
-        ]
-    )
+    rows = zip(names, want, have, strict=True)
+    return "\n".join([f"    {name}: {a} {between} {b}" for name, a, b in rows if not a.same(b)])
 
 
 def check_carry(
