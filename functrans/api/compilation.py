@@ -364,38 +364,35 @@ class Compiled:
         """Call the function, compiled if need be, and return what JAX's `cache_miss` returns. Inside
         another jitted function, whose options decide, it has the default ones."""
         while True:
-            jitted = self._jitted(self._shared.preferred) if xla.is_outermost() else self.base
             try:
-                try:
-                    return jitted.miss(*args, **kwargs)
-                except compiler_options.Other as other:
-                    return self.switched(other, lambda jitted: jitted.miss, args, kwargs)
+                return self._asked("miss", args, kwargs)
             except RuntimeError as error:
                 if not xla.without_kernel(error):
                     raise
                 self.clear_cache()
 
-    def switched(
-        self, other: compiler_options.Other, ask: Callable[[Any], Callable[..., Any]], args: Any, kwargs: Any
-    ) -> Any:
-        """Switch to the right option set after an aborted trace, and repeat the call `ask`."""
-        right = self.base
-        if xla.is_outermost():
-            self._shared.preferred = other.name
-            self._shared.switches += 1
-            right = self._jitted(other.name)
-        compiler_options.local.staged = other.staged
+    def _asked(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method of the callable with the options for the program; if the trace is aborted, that of
+        the right one."""
+        outermost, shared = xla.is_outermost(), self._shared
+        jitted = self._jitted(shared.preferred) if outermost else self.base
         try:
-            return ask(right)(*args, **kwargs)
-        finally:
-            compiler_options.local.staged = None
+            return getattr(jitted, method)(*args, **kwargs)
+        except compiler_options.Other as other:
+            right = self.base
+            if outermost:
+                shared.preferred = other.name
+                shared.switches += 1
+                right = self._jitted(other.name)
+            compiler_options.local.staged = other.staged
+            try:
+                return getattr(right, method)(*args, **kwargs)
+            finally:
+                compiler_options.local.staged = None
 
     def lower(self, *args: PyTree, **kwargs: PyTree) -> Lowered:
         """Lower as `jax.jit` does, with the options for the program."""
-        try:
-            lowered = self._jitted(self._shared.preferred).lower(*args, **kwargs)
-        except compiler_options.Other as other:
-            lowered = self.switched(other, lambda jitted: jitted.lower, args, kwargs)
+        lowered = self._asked("lower", args, kwargs)
         return xla.recompiling(lowered, lambda: self._cleared().lower(*args, **kwargs))
 
     def trace(self, *args: PyTree, **kwargs: PyTree) -> Traced:

@@ -346,21 +346,20 @@ def _flat_rule(rule: Any, fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
         found = rule(size, list(in_batched), *args)
-        where = f"It is defined at {where_defined(rule)}"
         if not isinstance(found, (tuple, list)) or len(found) != 2:
-            raise errors.BatchRuleMismatch(
-                f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return a pair "
-                f"(output, out_batched), got {brief(found)}. {where}"
-            )
+            raise mismatch(f"a pair (output, out_batched), got {brief(found)}")
         outs, structure = tree.flatten(found[0])
         out_batched, batched_structure = tree.flatten(found[1])
         for what, have in (("an output", structure), ("out_batched", batched_structure)):
             if have != out_tree:
-                raise errors.BatchRuleMismatch(
-                    f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return "
-                    f"{what} with the structure of the function's output, {out_tree}, got {have}. "
-                    f"{where}"
-                )
+                what += f" with the structure of the function's output, {out_tree}"
+                raise mismatch(f"{what}, got {have}")
         return [as_array(y) for y in outs], out_batched
+
+    def mismatch(what: str) -> Exception:
+        return errors.BatchRuleMismatch(
+            f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return {what}. "
+            f"It is defined at {where_defined(rule)}"
+        )
 
     return BatchRule(flat, function_name(fun))

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.tree_util import Partial, register_pytree_node_class
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.api.arguments import (
     Chosen,
@@ -25,17 +25,17 @@ from functrans.api.arguments import (
     instantiate,
     results,
 )
-from functrans.ir.program import Program, hoist_constants, prune
+from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.dependence import restricted
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import evaluate, literal, stage, state, tracing, typeof
+from functrans.trace import evaluate, literal, stage, typeof
 from functrans.tracer import type_like
-from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
-from functrans.transforms.transpose import Linear, backward, check_linear
+from functrans.transforms.jvp import run_dual, run_linearize
+from functrans.transforms.transpose import Linear, backward
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
@@ -331,20 +331,13 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
     flat = FlatFunction(fun, in_tree)
     program, captured = hoist_constants(stage(flat, types, function_name(fun)))
     program = restricted(program, [True] * len(program.inputs), [True] * len(program.outputs))
-    out_tree = flat.out_tree
+    out_tree, linear = flat.out_tree, (False,) * len(captured) + (True,) * len(types)
 
     @boundary
     def transposed(captured: Sequence[Any], ct: Any) -> Any:
-        trace = LinearTrace(state.trace)
-        inputs = [trace.new_input(t) for t in types]
-        with tracing(trace):
-            outs = evaluate(program, [*captured, *inputs])
-        own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
-        check_linear(prune(trace.equations, [v for v in own if v is not None], values=True))
-        cts = cotangents(
-            ct, out_tree, [typeof(y) for y in outs], "a transposed function", errors.TypeMismatch
-        )
-        found = backward(trace.equations, [x.ref for x in inputs], own, cts)
+        cts = cotangents(ct, out_tree, program.out_types, "a transposed function", errors.TypeMismatch)
+        back = runtime.transpose_program(program, linear, tuple([c is not None for c in cts]))
+        found = evaluate(back, [*captured, *[c for c in cts if c is not None]])
         return tree.unflatten(in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)])[0]
 
     return Partial(transposed, captured)
