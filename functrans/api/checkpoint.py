@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import jax
 
@@ -25,12 +25,11 @@ from functrans.lax.staging import or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.runtime import F
 from functrans.trace import materialize, stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree
 
-# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
-_F = TypeVar("_F", bound=Callable[..., Any])
 Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> save the result?
 
 
@@ -42,9 +41,9 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def checkpoint(fun: _F, **options: Unpack[_Options]) -> _F: ...
+def checkpoint(fun: F, **options: Unpack[_Options]) -> F: ...
 @overload
-def checkpoint(fun: None = None, **options: Unpack[_Options]) -> Callable[[_F], _F]: ...
+def checkpoint(fun: None = None, **options: Unpack[_Options]) -> Callable[[F], F]: ...
 @boundary
 def checkpoint(
     fun: Callable[..., PyTree] | None = None,

@@ -22,12 +22,12 @@ from functrans.numpy.ufuncs import add
 from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
 from functrans.primitives.custom.tracing import staged_call
 from functrans.pytrees.functions import FlatFunction, function_name, where_defined
+from functrans.runtime import F
 from functrans.trace import state
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 
 class CustomFunction(Generic[_P, _R]):
@@ -150,7 +150,7 @@ class custom_jvp(CustomDerivative[_P, _R]):
     _call = JvpCall
     jvp: Callable[..., Any] | None = None
 
-    def defjvp(self, jvp: _Rule, symbolic_zeros: bool = False) -> _Rule:
+    def defjvp(self, jvp: F, symbolic_zeros: bool = False) -> F:
         """Define the JVP rule.
 
         Arguments:
@@ -309,7 +309,7 @@ class custom_vmap(CustomFunction[_P, _R]):
         super().__init__(fun)
         self.vmap_rule: Callable[..., Any] | None = None
 
-    def def_vmap(self, vmap_rule: _Rule) -> _Rule:
+    def def_vmap(self, vmap_rule: F) -> F:
         """Define the batching rule.
 
         Arguments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
@@ -18,6 +18,7 @@ from functrans.jax_trace import is_vmappable, vmappables
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.runtime import F
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
@@ -134,20 +135,17 @@ class _MappedAxes:
 
 # --- vmap -----------------------------------------------------------------------------------------
 
-# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 
 @boundary
 def vmap(
-    fun: _F,
+    fun: F,
     in_axes: int | Sequence[PyTree] | None = 0,
     out_axes: PyTree = 0,
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
     sum_match: bool = False,
-) -> _F:
+) -> F:
     """Vectorize a function: map it over an axis of its arguments.
 
     Arguments:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,9 +17,8 @@ from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing.gather import FILL, PROMISE
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.runtime import F
 from functrans.trace import Tracer, full, typeof
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def as_array(x: Any) -> Any:
@@ -178,7 +177,7 @@ def placed(x: Any, where: Any) -> Any:
     return x if where is None or isinstance(x, Tracer) else jax.device_put(x, where)
 
 
-def placeable(make: _F) -> _F:
+def placeable(make: F) -> F:
     """Wrap an array creation function so that it honors its arguments device and out_sharding."""
 
     @functools.wraps(make)

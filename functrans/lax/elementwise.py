@@ -8,8 +8,7 @@ be equal (`functrans.numpy` promotes).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -25,6 +24,7 @@ from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise import selection
 from functrans.primitives.elementwise.conversion import cast, strong
 from functrans.primitives.elementwise.families import splat
+from functrans.runtime import F
 from functrans.trace import Tracer, bind, full, typeof
 from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
@@ -36,7 +36,6 @@ __all__ = [
     "with_sharding_constraint",
 ]  # fmt: skip
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 # Defined before this module shadows the built-ins with array functions.
 _Numbers = (bool, int, float, complex, np.generic)
@@ -106,7 +105,7 @@ class _Binary(Protocol):
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
 
 
-def documented(function: _F, name: str, does: str, example: str) -> _F:
+def documented(function: F, name: str, does: str, example: str) -> F:
     """Name and document a function of `lax`; `example` is `arguments -> printed result`."""
     arguments, _, result = example.partition(" -> ")
     imports = ">>> import numpy as np\n" * ("np." in arguments)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 
@@ -27,9 +27,8 @@ from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused, where_defined
+from functrans.runtime import F
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Staged(NamedTuple):
@@ -118,12 +117,12 @@ def operation_of(fun: Callable[..., Any], usual: str) -> str:
     return fun.operation if fun.__class__ is Made else usual
 
 
-def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], _F]:
+def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[F], F]:
     """Wrap an operation or a transformation: run JAX's, `theirs`, where sizes are symbols
     (`jax.export`), if a function uses a reference (`new_ref`) made outside of it or gets one, and, if
     `typed`, where types have shardings."""
 
-    def decorate(ours: _F) -> _F:
+    def decorate(ours: F) -> F:
         @functools.wraps(ours)
         def call(*args: Any, **kwargs: Any) -> Any:
             if typed and traced_by_jax():
