@@ -93,17 +93,15 @@ class _MappedAxes:
         front: list[int | None] = []
         sizes: dict[int, int] = {}
         for i, (t, d) in enumerate(zip(types, dims, strict=True)):
-            if d is None:
-                front.append(None)
-                continue
-            if not -t.ndim <= d < t.ndim:
+            if d is not None and not -t.ndim <= d < t.ndim:
                 raise errors.InvalidArgument(
                     f"{self}: axis {d} of in_axes is out of range for {names()[i]} of type {t}, "
                     f"which has {counted(t.ndim, 'axis', 'axes')}, {here()}\n"
                     "Use None for an argument that is not mapped."
                 )
-            front.append(d % t.ndim)
-            sizes[i] = t.shape[d]
+            front.append(None if d is None else d % t.ndim)
+            if d is not None:
+                sizes[i] = t.shape[d]
         distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
         if not distinct:
             raise errors.InvalidArgument(
@@ -112,25 +110,34 @@ class _MappedAxes:
             )
         if len(distinct) > 1:
             known = names()
-            shown = "\n".join(
-                f"    {known[i]}: axis {front[i]} of {types[i]} has size {n}" for i, n in sizes.items()
-            )
-            given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
+            rows = [f"{known[i]}: axis {front[i]} of {types[i]} has size {n}" for i, n in sizes.items()]
+            rows += [] if axis_size is None else [f"axis_size={axis_size}"]
+            shown = "".join([f"    {row}\n" for row in rows])
             raise errors.BatchSizeMismatch(
-                f"{self}: the mapped axes must have equal sizes, got\n{shown}{given_size}\n{here()}"
-                "\nIn in_axes, give the batch axis of each argument, or None if it is not mapped."
+                f"{self}: the mapped axes must have equal sizes, got\n{shown}{here()}\n"
+                "In in_axes, give the batch axis of each argument, or None if it is not mapped."
             )
         return front, distinct.pop()
 
-    def placed(self, to: int, ndim: int) -> int:
-        """Return an axis of `out_axes` as nonnegative, for a result with ndim axes."""
-        if not -ndim <= to < ndim:
-            raise errors.InvalidArgument(
-                f"{self}: out_axes={to} is out of range for a result with "
-                f"{counted(ndim, 'axis', 'axes')} (including the mapped one), {here()}\n"
-                "Axes are numbered from 0, including the mapped axis."
-            )
-        return to % ndim
+    def place(self, t: Batching, y: Any, d: int | None, to: int | None, sum_match: bool) -> Any:
+        """Move the batch axis of a result to where `out_axes` puts it."""
+        if to is not None:
+            ndim = typeof(y).ndim + (d is None)
+            if not -ndim <= to < ndim:
+                raise errors.InvalidArgument(
+                    f"{self}: out_axes={to} is out of range for a result with "
+                    f"{counted(ndim, 'axis', 'axes')} (including the mapped one), {here()}\n"
+                    "Axes are numbered from 0, including the mapped axis."
+                )
+            y = t.at(y, d, to % ndim)
+        elif d is not None:
+            if not sum_match:
+                raise errors.InvalidArgument(
+                    f"{self}: out_axes is None for a result {typeof(y)} that differs between examples, "
+                    f"{here()}\nGive an output axis, or reduce over the mapped axis."
+                )
+            y = reduce_sum(y, axes=(d,))
+        return materialize(y)
 
 
 # --- vmap -----------------------------------------------------------------------------------------
@@ -216,10 +223,8 @@ def vmap(
         if _hold_sparse(out):
             return by_jax(*args, **kwargs)
         wanted = axes.of_result(out)
-        placed = [
-            _place(t, y, d, to, axes, sum_match) for y, d, to in zip(results, found, wanted, strict=True)
-        ]
-        return tree.unflatten(flat.out_tree, placed)
+        rows = zip(results, found, wanted, strict=True)
+        return tree.unflatten(flat.out_tree, [axes.place(t, y, d, to, sum_match) for y, d, to in rows])
 
     def by_values(leaves: Sequence[Any], dims: Sequence[int | None], in_tree: Any) -> Any:
         """Run `mapped` for leaves that are references (`new_ref`). For each mapped reference, make
@@ -273,17 +278,3 @@ def _hold_sparse(values: PyTree) -> bool:
     """Return whether a pytree holds sparse arrays, which only JAX's vmap can map: it changes their
     shapes, too."""
     return bool(vmappables) and any(map(is_vmappable, tree.leaves(values, is_vmappable)))
-
-
-def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: _MappedAxes, sum_match: bool) -> Any:
-    """Move the batch axis of a result to where `out_axes` puts it."""
-    if to is None:
-        if d is not None and sum_match:
-            return materialize(reduce_sum(y, axes=(d,)))
-        if d is not None:
-            raise errors.InvalidArgument(
-                f"{axes}: out_axes is None for a result {typeof(y)} that differs between examples, "
-                f"{here()}\nGive an output axis, or reduce over the mapped axis."
-            )
-        return materialize(y)
-    return materialize(t.at(y, d, axes.placed(to, typeof(y).ndim + (d is None))))
