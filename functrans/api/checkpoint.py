@@ -19,13 +19,12 @@ from functrans.ir.program import Program, Var
 from functrans.ir.source import brief, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.lax.arguments import as_array
-from functrans.lax.staging import or_by_jax, staged
+from functrans.lax.staging import array_leaves, or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.runtime import F
-from functrans.trace import materialize, stage, typeof
+from functrans.trace import stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree
 
@@ -97,8 +96,7 @@ def checkpoint(
     @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
-        leaves, in_tree = tree.flatten(dynamic)
-        leaves = [materialize(as_array(x)) for x in leaves]
+        leaves, in_tree = array_leaves(dynamic)
         made = staged(of_dynamic(static), in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)

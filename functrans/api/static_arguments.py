@@ -223,7 +223,9 @@ def explain_arguments(
         _check_captured(statics.staged(args, kwargs).program, str(error))
     leaves = tree.leaves(dynamic)
     names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
-    for i, x in enumerate(leaves):
+    if len(names) != len(leaves):  # some arguments are static
+        names = [""] * len(leaves)
+    for x, name in zip(leaves, names, strict=True):
         if isinstance(x, Tracer):
             raise leaked(x) from None
         check_kept(x)
@@ -234,7 +236,6 @@ def explain_arguments(
         except errors.SymbolicSize:
             return
         except errors.NotAnArray:
-            name = names[i] if len(names) == len(leaves) else ""  # else some arguments are static
             raise errors.NotAnArray(not_an_array(x, name)) from None
         if x.__class__ is int:
             check_fits(x, typeof(x))
@@ -259,7 +260,7 @@ def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
     for i, x in enumerate(leaves):
         j = first.setdefault(id(x), i)
         if j != i and isinstance(x, jax.Array):
-            which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
+            which = f"{names[j]} and {names[i]}" if names[i] else "two arguments"
             raise errors.DonatedTwice(
                 f"{which} are the same array {typeof(x)}, whose buffer was donated, {here()}\n"
                 "Pass a copy as one of them (jnp.array(x)), or do "

@@ -145,22 +145,20 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     leaves, in_tree = array_leaves((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
     made = [staged(f, in_tree, types, name) for f in branches]
-    first = made[0].program.out_types
-    for i, part in enumerate(made[1:], 1):
-        problem = differing(
-            part.fun, "result", made[0].out_tree, first, part.out_tree, part.program.out_types, "and"
-        )
+    first, out_tree = made[0].program.out_types, made[0].out_tree
+    for i, (f, part) in enumerate(zip(branches, made, strict=True)):
+        problem = differing(f, "result", out_tree, first, part.out_tree, part.program.out_types, "and")
         if problem:
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
             raise errors.TypeMismatch(
                 f"{name}: {which} must return equal structures and types:\n{problem}\n"
-                f"{given_to(name, made[0].fun, part.fun)}\n"
+                f"{given_to(name, branches[0], f)}\n"
                 "Cast or reshape the result of one of them."
             )
     captured, programs = with_common_captures([(part.program, part.captured) for part in made])
     programs = [settled(p, first) for p in programs]  # weak where the first is, as in JAX
     outs = _cond(index, *captured, *leaves, branches=tuple(programs))
-    return tree.unflatten(made[0].out_tree, outs)
+    return tree.unflatten(out_tree, outs)
 
 
 # --- loops with unknown trip count ----------------------------------------------------------------

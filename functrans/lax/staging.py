@@ -37,7 +37,6 @@ class Staged(NamedTuple):
     program: Program
     captured: tuple[Any, ...]
     out_tree: Any
-    fun: Callable[..., Any]
 
 
 # function -> its programs. Entries must not hold the function, or it would never be freed.
@@ -72,11 +71,11 @@ def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], op
             raise errors.TypeMismatch(
                 f"{name}: {error}. It is {given_to(name, fun)}\n{name} calls {_CALLS[name]}."
             ) from None
-        found = (*hoist_constants(program), flat.out_tree)
-        traced = any(isinstance(x, AnyTracer) for x in found[1])
+        found = Staged(*hoist_constants(program), flat.out_tree)
+        traced = any(isinstance(x, AnyTracer) for x in found.captured)
         if not traced and not speaks_of_others_axes(program):
             found = known.keep(key, found)
-    return Staged(found[0], found[1], found[2], fun)
+    return found
 
 
 # user's function -> {call: the function built from both}
