@@ -8,6 +8,7 @@ be equal (`functrans.numpy` promotes).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
@@ -105,30 +106,37 @@ class _Binary(Protocol):
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
 
 
-def documented(function: F, name: str, does: str, example: str) -> F:
-    """Name and document a function of `lax`; `example` is `arguments -> printed result`."""
+def documented(name: str, does: str, example: str) -> Callable[[F], F]:
+    """Return a decorator that names and documents a function of `lax`; `example` is `arguments -> printed
+    result`."""
     arguments, _, result = example.partition(" -> ")
     imports = ">>> import numpy as np\n" * ("np." in arguments)
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"{does}\n\nSource: `jax.lax.{name}`.\n\n"
-        f"{imports}>>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
-    )
-    return function
+
+    def decorate(function: F) -> F:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = (
+            f"{does}\n\nSource: `jax.lax.{name}`.\n\n"
+            f"{imports}>>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
+        )
+        return function
+
+    return decorate
 
 
 def _unary(name: str, does: str, example: str) -> _Unary:
     """Make a function of one array."""
 
+    @documented(name, does, example)
     def function(x: ArrayLike) -> Array:
         return bind(PRIMITIVES[name], (operand(x),), {})
 
-    return documented(function, name, does, example)
+    return function
 
 
 def _accurate(name: str, does: str, example: str) -> _Accurate:
     """Make a function of one array with the keyword `accuracy`."""
 
+    @documented(name, does, example)
     def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
         p = PRIMITIVES[name]
         if accuracy is None:
@@ -139,16 +147,17 @@ def _accurate(name: str, does: str, example: str) -> _Accurate:
             how = member(AccuracyMode, accuracy, name, "accuracy", errors.UnsupportedChoice)
         return bind(p, (operand(x),), {"accuracy": how})
 
-    return documented(function, name, does, example)
+    return function
 
 
 def _binary(name: str, does: str, example: str) -> _Binary:
     """Make a function of two arrays."""
 
+    @documented(name, does, example)
     def function(x: ArrayLike, y: ArrayLike) -> Array:
         return bind(PRIMITIVES[name], operands(x, y), {})
 
-    return documented(function, name, does, example)
+    return function
 
 
 neg: _Unary = _unary("neg", "-x.", "2.0 -> -2.0")
@@ -178,15 +187,12 @@ tanh: _Accurate = _accurate("tanh", "The hyperbolic tangent.", "0.0 -> 0.0")
 erf: _Unary = _unary("erf", "The error function.", "0.0 -> 0.0")
 
 
+@documented(
+    "random_gamma_grad",
+    "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
+    "1.0, 2.0 -> 1.63169...",
+)
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
-    """Return the derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.
-
-    Source: `jax.lax.random_gamma_grad`.
-
-    >>> from functrans import lax
-    >>> print(lax.random_gamma_grad(1.0, 2.0))
-    1.63169...
-    """
     a, x = operands(a, x)  # JAX implements the operation with loops
     return strong(bind(PRIMITIVES["random_gamma_grad"], (a, cast(x, typeof(a).dtype)), {}))
 
@@ -209,15 +215,8 @@ ge: _Binary = _binary("ge", "x >= y.", "1, 2 -> False")
 # --- with parameters ------------------------------------------------------------------------------
 
 
+@documented("mul", "x * y; with `out_dtype`, cast both to it first.", "2.0, 3.0 -> 6.0")
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
-    """Return x * y; with `out_dtype`, cast both to it first.
-
-    Source: `jax.lax.mul`.
-
-    >>> from functrans import lax
-    >>> print(lax.mul(2.0, 3.0))
-    6.0
-    """
     x, y = operands(x, y)
     if out_dtype is not None:
         convert, dtype = PRIMITIVES["convert_element_type"], canonical_dtype(dtype_asked(out_dtype))
@@ -225,53 +224,33 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
     return bind(PRIMITIVES["mul"], (x, y), {})
 
 
+@documented("integer_pow", "x to the power y, a Python integer.", "2.0, -3 -> 0.125")
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """Return x to the power of a Python integer.
-
-    Source: `jax.lax.integer_pow`.
-
-    >>> from functrans import lax
-    >>> print(lax.integer_pow(2.0, -3))
-    0.125
-    """
     return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": integer(y, "integer_pow", "y")})
 
 
+@documented("log2", "The logarithm to base 2; JAX has it from 0.11 on.", "8.0 -> 3.0")
 def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
-    """Return the logarithm to base 2.
-
-    Source: `jax.lax.log2`, from JAX 0.11 on.
-
-    >>> from functrans import lax
-    >>> print(lax.log2(8.0))
-    3.0
-    """
     y = log(x, accuracy=accuracy)
     return div(y, full(math.log(2), typeof(y)))
 
 
+@documented(
+    "round",
+    "The nearest integer; `rounding_method` decides how halves are rounded.",
+    "2.5, lax.RoundingMethod.TO_NEAREST_EVEN -> 2.0",
+)
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """Round to the nearest integer; `rounding_method` decides how halves are rounded.
-
-    Source: `jax.lax.round`.
-
-    >>> from functrans import lax
-    >>> print(lax.round(2.5), lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN))
-    3.0 2.0
-    """
     how = int(RoundingMethod[member(RoundingMethod, rounding_method, "round", "rounding_method")])
     return bind(PRIMITIVES["round"], (operand(x),), {"rounding_method": how})
 
 
+@documented(
+    "select_n",
+    "Select from `cases[which]`, elementwise; `which` is boolean or integer.",
+    "2, 10.0, 20.0, 30.0 -> 30.0",
+)
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Select from `cases[which]`, elementwise; `which` is boolean or integer.
-
-    Source: `jax.lax.select_n`.
-
-    >>> from functrans import lax
-    >>> print(lax.select_n(2, 10.0, 20.0, 30.0))
-    30.0
-    """
     if not cases:
         raise errors.InvalidArgument(f"select_n: at least one case is needed, {here()}")
     return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})

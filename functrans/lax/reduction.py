@@ -32,12 +32,13 @@ def _reduction(name: str, what: str, example: str, weak: bool = True) -> _Reduct
     be weakly typed."""
     primitive = PRIMITIVES[name]
 
+    @documented(name, f"{what} over the axes `axes`.", example)
     def reduction(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array:
         x = as_array(operand)
         y = primitive(x if weak else strong(x), axes=_axes(axes, len(x.shape), name))
         return placed(y, out_sharding)
 
-    return documented(reduction, name, f"{what} over the axes `axes`.", example)
+    return reduction
 
 
 reduce_sum: _Reduction = _reduction("reduce_sum", "Sum", "np.ones((2, 3)), (1,) -> [3. 3.]")
