@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -240,65 +240,44 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
         )
 
 
-def fitting(
-    tangents: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType], name: str, differ: type[Exception]
-) -> list[Any]:
-    """Return the tangents of primals of these types as a flat list, with None for integers. `differ`
-    is the error class for a dtype mismatch."""
-    given, structure = tree.flatten((tangents, {}))
-    if structure != in_tree:
-        wanted, got = (s.children()[0] for s in (in_tree, structure))
-        raise errors.TypeMismatch(
-            f"{name}: the tangents must have the structure of the primals, {tree.spelled(wanted)}, "
-            f"got {tree.spelled(got)}, {here()}\nWrite jvp(f, (x, y), (dx, dy))."
-        )
-    found = []
-    for primal, t in zip(types, given, strict=True):
-        want, nothing = primal.tangent(), primal.tangent() is not primal
-        if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
-            have = ArrayType(t.shape, t.dtype)
+class Matching(NamedTuple):
+    """Tangents of primals, or cotangents of results, that a user passes to a function: what they are in
+    messages, and the classes of the errors about their structure, shapes and dtypes."""
+
+    to: str
+    what: str
+    of: str
+    structure: type[Exception]
+    shape: type[Exception]
+    dtype: type[Exception]
+
+    def flat(self, given: Any, structure: Any, types: Sequence[ArrayType]) -> list[Any]:
+        """Return them as a flat list, with None for those of integers; raise an error unless they match
+        values of this structure and these types."""
+        leaves, found = tree.flatten(given)
+        if found != structure:
+            fix = "Pass one cotangent (zeros if there is none) for each array of the results."
+            raise self.structure(
+                f"{self.to}: the {self.what}s must have the structure of the {self.of}s, "
+                f"{tree.spelled(structure)}, got {tree.spelled(found)}, {here()}\n"
+                f"{'Write jvp(f, (x, y), (dx, dy)).' if self.what == 'tangent' else fix}"
+            )
+        return [self._checked(x, t) for x, t in zip(leaves, types, strict=True)]
+
+    def _checked(self, x: Any, t: ArrayType) -> Any:
+        want, nothing = t.tangent(), t.tangent() is not t
+        if nothing and self.what == "cotangent":  # it is not used
+            return None
+        if isinstance(x, np.ndarray) and x.dtype == jax.dtypes.float0:
+            have = ArrayType(x.shape, x.dtype)
         else:
-            t = as_array(t)
-            have = typeof(t)
+            x = as_array(x)
+            have = typeof(x)
         if not have.same(want):
-            kind = differ if have.shape == want.shape else errors.ShapeMismatch
-            advice = "It must have the shape and dtype of the primal, like jnp.ones_like(x)."
+            kind = self.dtype if have.shape == want.shape else self.shape
+            advice = f"It must have the shape and dtype of the {self.of}, like jnp.ones_like({self.of})."
             if nothing:
                 advice = f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
-            raise kind(
-                f"{name}: the tangent of a primal {primal} must be {want}, got {have}, {here()}\n{advice}"
-            )
-        found.append(None if nothing else t)
-    return found
-
-
-def cotangents(
-    ct: Any,
-    out_tree: Any,
-    types: Sequence[ArrayType],
-    to: str = "a vjp function",
-    error: type[Exception] = errors.InvalidArgument,
-) -> list[Any]:
-    """Return the cotangents as a flat list, with None for integers; raise `error` on mismatch."""
-    given, structure = tree.flatten(ct)
-    if structure != out_tree:
-        raise error(
-            f"the cotangent passed to {to} has the structure {tree.spelled(structure)}, "
-            f"but the result of the function has {tree.spelled(out_tree)}, {here()}\n"
-            "Pass one cotangent (zeros if there is none) for each array of the result."
-        )
-    cts: list[Any] = []
-    for c, t in zip(given, types, strict=True):
-        want = t.tangent()
-        if want.dtype == jax.dtypes.float0:
-            cts.append(None)
-            continue
-        c = as_array(c)
-        if not typeof(c).same(want):
-            raise error(
-                f"the cotangent passed to {to} has type {typeof(c)}, but the result of "
-                f"the function has {want}, {here()}\n"
-                "It must have the shape and dtype of the result, like jnp.ones_like(result)."
-            )
-        cts.append(c)
-    return cts
+            problem = f"the {self.what} of a {self.of} {t} must be {want}, got {have}"
+            raise kind(f"{self.to}: {problem}, {here()}\n{advice}")
+        return None if nothing else x
