@@ -266,18 +266,6 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     with_options : the transformation with its options; applied to the function when unpickled
     """
 
-    __slots__ = (
-        "cache_size",
-        "clear_cache",
-        "eval_shape",
-        "jit_options",
-        "jitted_function",
-        "lower",
-        "program",
-        "trace",
-        "with_options",
-    )
-
     cache_size: Callable[[], int]
     clear_cache: Callable[[], None]
     eval_shape: Callable[..., PyTree]
@@ -287,6 +275,8 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     program: Callable[..., Program]
     trace: Callable[..., Traced]
     with_options: Callable[[Callable[_P, _R]], Any]
+
+    __slots__ = tuple(__annotations__)
 
     def __new__(
         cls, call: Callable[..., Any], fun: Callable[_P, _R], with_options: Callable[..., Any]

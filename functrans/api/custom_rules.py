@@ -195,12 +195,11 @@ class custom_jvp(CustomDerivative[_P, _R]):
 
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             out = whole(*primals)
-            total = None
-            for dx, rule in zip(tangents, jvps, strict=True):
-                if rule is not None:
-                    one = rule(dx, out, *primals)
-                    total = one if total is None else tree.map(add, total, one)
-            return out, tree.map(lambda y: as_array(y) * 0, out) if total is None else total
+            rules = [(rule, dx) for dx, rule in zip(tangents, jvps, strict=True) if rule is not None]
+            if not rules:
+                return out, tree.map(lambda y: as_array(y) * 0, out)
+            moved = [rule(dx, out, *primals) for rule, dx in rules]
+            return out, functools.reduce(functools.partial(tree.map, add), moved)
 
         self.defjvp(jvp)
 
