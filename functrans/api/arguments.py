@@ -202,14 +202,16 @@ class Chosen:
         return found if self.several else found[0]
 
 
-def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
-    """Raise an error unless the results of `jacrev` are real, or complex with `holomorphic`."""
-    for y in leaves:
-        if dtype_class(typeof(y).dtype) != ("complex" if holomorphic else "float"):
+def check_outputs(name: str, fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
+    """Raise an error unless the results of a function are real, or complex with `holomorphic`."""
+    wanted, fix = "real floating point", "Cast with x.astype(float); for complex results pass "
+    fix += "holomorphic=True if the function is complex-differentiable, or use vjp."
+    if holomorphic:
+        wanted, fix = "complex", "With holomorphic=True, it must return complex numbers."
+    for t in map(typeof, leaves):
+        if dtype_class(t.dtype) != ("complex" if holomorphic else "float"):
             raise errors.NonDifferentiable(
-                f"jacrev of {function_name(fun)}: a result is {typeof(y)}, but it must be "
-                f"{'complex with' if holomorphic else 'real without'} holomorphic=True, {here()}\n"
-                "For complex results use vjp, or return real and imaginary parts."
+                f"{name} needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n{fix}"
             )
 
 
@@ -229,15 +231,7 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
             f"grad needs a function that returns {'a' if alone else 'one'} scalar, but "
             f"{function_name(fun)} returned {shown if alone else what}, {here()}\n{advice}"
         )
-    if dtype_class(typeof(value).dtype) != ("complex" if holomorphic else "float"):
-        wanted, advice = "complex", "With holomorphic=True, it must return a complex number."
-        if not holomorphic:
-            wanted, advice = "real floating point", "Cast with x.astype(float)"
-            advice += "; for a complex-differentiable function, pass holomorphic=True."
-        raise errors.NonDifferentiable(
-            f"grad needs a {wanted} result, but {function_name(fun)} returned {typeof(value)}, "
-            f"{here()}\n{advice}"
-        )
+    check_outputs("grad", fun, leaves, holomorphic)
 
 
 class Matching(NamedTuple):

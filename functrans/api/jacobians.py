@@ -110,7 +110,7 @@ def jacrev(
         chosen = tree.map(as_array, given)
         argument.check(chosen, [typeof(x) for x in tree.leaves(chosen)], holomorphic, allow_int)
         out, pullback, *aux = vjp(inner, *chosen, has_aux=has_aux)
-        check_outputs(fun, tree.leaves(out), holomorphic)
+        check_outputs("jacrev", fun, tree.leaves(out), holomorphic)
         rows = argument.by_argument(vmap(pullback)(_basis(out)))
         # rows: for each leaf of the argument, an array with one row per element of the output
         by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)

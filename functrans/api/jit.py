@@ -144,15 +144,18 @@ def jit(
         options["static_argnums"] = tuple(sorted(statics.numbers))
     compiled = Compiled(fun, shared, options)
 
-    def told(method: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function of JAX so that it raises our errors about arguments."""
+    def told(method: Callable[..., Any], of: str = "") -> Callable[..., Any]:
+        """Wrap a function of JAX so that its errors, if `of` is found in them, are ours about an option or
+        the arguments, if one of these caused them."""
 
-        @guarded
         def asked(*args: Any, **kwargs: Any) -> Any:
             try:
                 return method(*args, **kwargs)
             except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                explain(error, statics, args, kwargs)
+                if not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
+                    explain_option(error, xla.option_names)
+                    explain_arguments(error, statics, args, kwargs)
+                hide_frames(error)
                 raise
 
         return asked
@@ -168,17 +171,10 @@ def jit(
         return untraced(*args, **kwargs)
 
     run = xla.dispatcher(compiled.base, miss)
-
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        """Call it where JAX's dispatcher may raise errors of its own: about static arguments, which
-        are part of a signature, and about donated buffers, when it runs an executable."""
-        try:
-            return run(*args, **kwargs)
-        except Exception as error:
-            if isinstance(error, ValueError) and re.search("hashable|donate", str(error)):
-                explain(error, statics, args, kwargs)
-            hide_frames(error)
-            raise
+    if donates or statics.numbers or statics.names:
+        # JAX's dispatcher may raise errors of its own: about static arguments, which are part of a
+        # signature, and about donated buffers, when it runs an executable
+        run = told(run, "hashable|donate")
 
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
@@ -191,9 +187,9 @@ def jit(
         compiled.clear_cache()
         shared.cache.clear()
 
-    direct = not (donates or statics.numbers or statics.names)
-    call = Jitted(run if direct else checked, fun, with_options)
-    call.lower, call.trace, call.eval_shape = map(told, (compiled.lower, compiled.trace, compiled.eval_shape))
+    call = Jitted(run, fun, with_options)
+    methods = compiled.lower, compiled.trace, compiled.eval_shape
+    call.lower, call.trace, call.eval_shape = [guarded(told(method)) for method in methods]
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     call.jit_options = How(statics, chain, cpu == "plain")
     return call
@@ -258,12 +254,3 @@ def clear_caches() -> None:
       >>> ft.clear_caches()
     """
     jax.clear_caches()  # which empties ours too
-
-
-def explain(
-    error: Exception, statics: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """Raise one of our errors if an option or the arguments caused `error`."""
-    if not isinstance(error, errors.FunctransError):
-        explain_option(error, xla.option_names)
-        explain_arguments(error, statics, args, kwargs)
