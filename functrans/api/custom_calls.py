@@ -8,7 +8,6 @@ VjpCall      `function` and rule of a custom_vjp call
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -35,12 +34,6 @@ def is_untraced(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
 
 
-def _symbolic(t: ArrayType) -> SymbolicZero:
-    """Return the symbolic zero tangent of a type."""
-    t = t.tangent()
-    return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
-
-
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     """Unflatten leaves, with literals materialized as arrays."""
     return tree.unflatten(structure, [materialize(x) for x in leaves])
@@ -55,8 +48,9 @@ class Call:
     leaves: list[Any]
     in_tree: Any
 
-    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], static: Sequence[int]):
+    def __init__(self, fun: Callable[..., Any], symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
         self.fun = fun
+        self.symbolic = symbolic
         self.name: str = function_name(fun)
         self.source: Source | None = user_source()
         self.static: list[tuple[int, Any]] = [(i, args[i]) for i in static]
@@ -68,6 +62,13 @@ class Call:
 
     def statics(self) -> list[Any]:
         return [x for _, x in self.static]
+
+    def zero(self, t: ArrayType) -> Any:
+        """Return the zero tangent or cotangent of a type as the rule takes it."""
+        if not self.symbolic:
+            return instantiate(None, t)
+        t = t.tangent()
+        return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
 
     def full(self, leaves: Sequence[Any]) -> list[Any]:
         """Return all arguments, with the dynamic ones made of these leaves."""
@@ -143,9 +144,8 @@ class JvpCall(Call):
     primitive, rule = custom_jvp_call, JvpRule
 
     def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
-        super().__init__(fun, args, static)
+        super().__init__(fun, symbolic, args, static)
         self.jvp = jvp
-        self.symbolic = symbolic
         leaves, self.static_tree = tree.flatten(self.statics())
         self.apart = Apart(leaves, lambda x: not isinstance(x, AnyTracer))
         self.traced: list[Any] = self.apart.arrays(leaves)
@@ -167,7 +167,8 @@ class JvpCall(Call):
 
     def run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
-        given = [self._tangent(x, dx) for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)]
+        pairs = zip(primals, tangents[len(self.traced) :], strict=True)
+        given = [self.zero(typeof(x)) if dx is None else dx for x, dx in pairs]
         moving = unflatten(self.in_tree, primals), unflatten(self.in_tree, given)
         out = self.asked(self.jvp, "(*nondiff, primals, tangents)", *statics, *moving)
         y, dy = self.pair(self.jvp, out, "(primal output, tangent output)")
@@ -180,11 +181,6 @@ class JvpCall(Call):
                 f"{tree.spelled(self.out_tree)}, got {tree.spelled(structure)}",
             )
         return outs, [self._checked(a, b) for a, b in zip(outs, moved, strict=True)]
-
-    def _tangent(self, x: Any, dx: Any) -> Any:
-        if dx is not None:
-            return dx
-        return _symbolic(typeof(x)) if self.symbolic else instantiate(None, typeof(x))
 
     def _checked(self, y: Any, dy: Any) -> Any:
         wanted = typeof(y).tangent()
@@ -208,10 +204,9 @@ class VjpCall(Call):
     def __init__(
         self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
     ):
-        super().__init__(fun, args, static)
+        super().__init__(fun, symbolic, args, static)
         self.fwd = fwd
         self.bwd = bwd
-        self.symbolic = symbolic
         for x in tree.leaves(self.statics()):
             if isinstance(x, AnyTracer):
                 raise errors.ClosedOverTracer(
@@ -249,8 +244,7 @@ class VjpCall(Call):
     def _backward(
         self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
     ) -> list[Any]:
-        zero = _symbolic if self.symbolic else partial(instantiate, None)
-        given = [zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
+        given = [self.zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
         moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
         found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
         pairs = zip(self._cotangent_leaves(found), self.types, strict=True)

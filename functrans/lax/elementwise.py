@@ -45,21 +45,17 @@ _Numbers = (bool, int, float, complex, np.generic)
 # --- operands -------------------------------------------------------------------------------------
 
 
-def operand(x: Any) -> Any:
-    """Convert a value to an operand of an elementwise primitive: numbers become literals."""
+def operand(x: Any, shape: tuple[int, ...] = ()) -> Any:
+    """Convert a value to an operand of an elementwise primitive: numbers become literals of a shape."""
     if x.__class__ is Tracer:
         return x
     if isinstance(x, _Numbers):
-        return splat(x, _number_type(x))
+        t = typeof(x)
+        if x.__class__ is int:
+            check_fits(x, t)
+        return splat(x, ArrayType(shape, t.dtype, t.weak_type) if shape else t)
     made = getattr(x, "__jax_array__", None)  # None also for JAX tracers
     return x if made is None else made()
-
-
-def _number_type(x: Any) -> ArrayType:
-    t = typeof(x)
-    if x.__class__ is int:
-        check_fits(x, t)
-    return t
 
 
 def operands(x: Any, y: Any) -> tuple[Any, Any]:
@@ -68,10 +64,10 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
         return x, y
     if isinstance(y, _Numbers):
         x = operand(x)
-        return x, _filled(y, typeof(x).shape)
+        return x, operand(y, typeof(x).shape)
     y = operand(y)
     if isinstance(x, _Numbers):
-        return _filled(x, typeof(y).shape), y
+        return operand(x, typeof(y).shape), y
     x = operand(x)
     a, b = typeof(x).shape, typeof(y).shape
     if a == b:
@@ -83,12 +79,6 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
     else:
         return x, y  # the primitive raises the error
     return spread(x, shape), spread(y, shape)
-
-
-def _filled(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return a number as a literal of a shape."""
-    t = _number_type(x)
-    return splat(x, ArrayType(shape, t.dtype, t.weak_type))
 
 
 # --- the families ---------------------------------------------------------------------------------
