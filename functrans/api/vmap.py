@@ -205,14 +205,15 @@ def vmap(
         def names() -> list[str]:
             return [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
 
+        # what is not mapped may be anything
+        kept = [d is None and not hasattr(x, "__jax_array__") for x, d in zip(leaves, dims, strict=True)]
         try:
-            arrays = as_arrays([0 if d is None else x for x, d in zip(leaves, dims, strict=True)], names)
+            arrays = as_arrays([0 if k else x for x, k in zip(leaves, kept, strict=True)], names)
         except errors.NotAnArray:
             if any([isinstance(x, jax.Ref) for x in leaves]):
                 return by_values(leaves, dims, in_tree)
             raise
-        # what is not mapped may be anything
-        leaves = [x if d is None else y for x, y, d in zip(leaves, arrays, dims, strict=True)]
+        leaves = [x if k else y for x, y, k in zip(leaves, arrays, kept, strict=True)]
         types: list[Any] = [None if d is None else typeof(x) for x, d in zip(leaves, dims, strict=True)]
         dims, size = axes.sizes(types, dims, names, axis_size)
 
