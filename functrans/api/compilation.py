@@ -341,9 +341,8 @@ class Compiled:
 
     def _jitted(self, name: str) -> Any:
         if name not in self._all:
-            given = dict(self._given)
-            if compiler_options.SETS[name]:
-                given["compiler_options"] = compiler_options.SETS[name]
+            options = compiler_options.SETS[name]
+            given = self._given | ({"compiler_options": options} if options else {})
             made: Any = jax_jit(self._shared.entry(name), **given)
             made.jitted_function = self._fun  # keeps it alive: `Shared` holds it weakly
             made.miss = xla.cache_miss(made)
