@@ -425,7 +425,7 @@ class Pullback:
         out_tree, linear = self._signature.out_tree, self._linear
         if len(given) != 1:
             raise errors.NotAnArray(
-                f"a vjp function takes the cotangent of the result, got {len(given)} arguments, {here()}\n"
+                f"a vjp function takes one argument, the cotangent of a result, got {len(given)}, {here()}\n"
                 "Pass the cotangents of several results in the structure of the result: pullback((a, b))."
             )
         cts = _OF_PULLBACK.flat(given[0], out_tree, linear.out_types[: out_tree.num_leaves])
