@@ -17,6 +17,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
+# The type of a function that is wrapped: mypy does not infer a lambda's type through a ParamSpec.
 F = TypeVar("F", bound=Callable[..., Any])
 
 # function -> the module that defines it, which is imported when the function is first asked for

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -57,20 +57,15 @@ def as_array(x: Any) -> Any:
         return jax.device_put(x.copy() if plain else x)
 
 
-def as_arrays(
-    leaves: Sequence[Any], names: Callable[[], Sequence[str]], convert: Callable[[Any], Any] = as_array
-) -> list[Any]:
-    """Apply `as_array`, or another conversion, to each leaf; an error names the path of the leaf
-    that is not an array."""
-    try:
-        return [convert(x) for x in leaves]
-    except errors.NotAnArray:
-        for name, x in zip(names(), leaves, strict=False):
-            try:
-                convert(x)
-            except errors.NotAnArray:
-                raise errors.NotAnArray(not_an_array(x, name)) from None
-        raise
+def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[Any]:
+    """Apply `as_array` to each leaf; an error names the path of the leaf that is not an array."""
+    arrays: list[Any] = []
+    for x in leaves:
+        try:
+            arrays.append(as_array(x))
+        except errors.NotAnArray:
+            raise errors.NotAnArray(not_an_array(x, names()[len(arrays)])) from None
+    return arrays
 
 
 class Apart:
@@ -93,17 +88,12 @@ class Apart:
 def instantiate(x: Any, like: Any) -> Any:
     """Return a tangent or cotangent as an array of type `like`; None means zero."""
     if x is None:
-        tangent = like.tangent()
-        if tangent is not like:
-            return float0_zeros(like.shape)
+        if like.tangent() is not like:
+            return np.zeros(like.shape, jax.dtypes.float0)
         return materialize(literal(0, like))
     if typeof(x).weak_type != like.weak_type:
         x = convert_element_type(x, dtype=like.dtype, weak_type=like.weak_type)
     return materialize(x)
-
-
-def float0_zeros(shape: Sequence[int]) -> Any:
-    return np.zeros(shape, jax.dtypes.float0)
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -138,6 +128,7 @@ class Chosen:
 
     def __init__(self, name: str, fun: Any, argnums: Any):
         check_callable(fun, name)
+        self.name = name
         self.fun = fun
         self.several: bool = True  # whether argnums is a sequence
         try:
@@ -188,20 +179,22 @@ class Chosen:
     ) -> None:
         """Raise an error unless every leaf has a differentiable dtype; `types` are those of the
         leaves."""
-        wanted = ("complex",) if holomorphic else ("float", "complex")
+        wanted = "complex" if holomorphic else "float" if self.name == "jacfwd" else "float complex"
         if allow_int:
-            wanted = (*wanted, "int", "uint", "bool", "key")
-        wrong = [i for i, t in enumerate(types) if dtype_class(t.dtype) not in wanted]
-        if wrong:
+            wanted += " int uint bool key"
+        for i, t in enumerate(types):
+            if dtype_class(t.dtype) in wanted.split():
+                continue
             advice = (
-                "With holomorphic=True, arguments must be complex."
-                if holomorphic
-                else "Cast it with x.astype(float), choose other arguments with argnums, or pass "
-                "allow_int=True."
+                "Cast it with x.astype(float), choose other arguments with argnums, or pass allow_int=True."
             )
+            if holomorphic:
+                advice = "With holomorphic=True, arguments must be complex."
+            elif dtype_class(t.dtype) == "complex":
+                advice = "Pass holomorphic=True for complex-differentiable functions."
             raise errors.NonDifferentiable(
                 f"cannot differentiate {function_name(self.fun)} with respect to "
-                f"{self.names(given)[wrong[0]]} of type {types[wrong[0]]}, {here()}\n{advice}"
+                f"{self.names(given)[i]} of type {t}, {here()}\n{advice}"
             )
 
     def by_argument(self, found: Any) -> Any:
@@ -209,132 +202,76 @@ class Chosen:
         return found if self.several else found[0]
 
 
-def check_real(fun: Any, types: Sequence[ArrayType]) -> None:
-    """Raise an error if an argument of `jacfwd` without `holomorphic` is complex."""
-    for t in types:
-        if dtype_class(t.dtype) == "complex":
+def check_outputs(name: str, fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
+    """Raise an error unless the results of a function are real, or complex with `holomorphic`."""
+    wanted, fix = "real floating point", "Cast with x.astype(float); for complex results pass "
+    fix += "holomorphic=True if the function is complex-differentiable, or use vjp."
+    if holomorphic:
+        wanted, fix = "complex", "With holomorphic=True, it must return complex numbers."
+    for t in map(typeof, leaves):
+        if dtype_class(t.dtype) != ("complex" if holomorphic else "float"):
             raise errors.NonDifferentiable(
-                f"jacfwd of {function_name(fun)}: an argument has the complex type {t}, {here()}\n"
-                "Pass holomorphic=True for complex-differentiable functions."
-            )
-
-
-def check_outputs(fun: Any, leaves: Sequence[Any], holomorphic: bool) -> None:
-    """Raise an error unless the results of `jacrev` are real, or complex with `holomorphic`."""
-    wanted = ("complex",) if holomorphic else ("float",)
-    for y in leaves:
-        if dtype_class(typeof(y).dtype) not in wanted:
-            raise errors.NonDifferentiable(
-                f"jacrev of {function_name(fun)}: a result is {typeof(y)}, but it must be "
-                f"{'complex with' if holomorphic else 'real without'} holomorphic=True, {here()}\n"
-                "For complex results use vjp, or return real and imaginary parts."
+                f"{name} needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n{fix}"
             )
 
 
 def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
     """Raise an error unless the loss is one real (with `holomorphic`, complex) scalar."""
     leaves = tree.leaves(value)
-    if len(leaves) != 1 or leaves[0] is not value:
+    alone = len(leaves) == 1 and leaves[0] is value
+    if not alone or typeof(value).shape:
         shown = ", ".join([str(typeof(y)) for y in leaves])
         what = "None" if value is None else f"a {type(value).__name__} of ({shown})"
-        raise errors.NonScalarLoss(
-            f"grad needs a function that returns one scalar, but {function_name(fun)} returned "
-            f"{what}, {here()}\n"
-            "Return only the loss, or (loss, aux) with has_aux=True."
-        )
-    t = typeof(value)
-    if t.shape != ():
-        raise errors.NonScalarLoss(
-            f"grad needs a function that returns a scalar, but {function_name(fun)} returned {t}, "
-            f"{here()}\nReduce it (jnp.sum, jnp.mean), use jacrev, or use vmap(grad(f)) for one "
-            "gradient per example."
-        )
-    if dtype_class(t.dtype) != ("complex" if holomorphic else "float"):
         advice = (
-            "With holomorphic=True, it must return a complex number."
-            if holomorphic
-            else "Cast with x.astype(float); for a complex-differentiable function, pass holomorphic=True."
+            "Reduce it (jnp.sum, jnp.mean), use jacrev, or use vmap(grad(f)) for one gradient per example."
+            if alone
+            else "Return only the loss, or (loss, aux) with has_aux=True."
         )
-        wanted = "complex" if holomorphic else "real floating point"
-        raise errors.NonDifferentiable(
-            f"grad needs a {wanted} result, but {function_name(fun)} returned {t}, {here()}\n{advice}"
+        raise errors.NonScalarLoss(
+            f"grad needs a function that returns {'a' if alone else 'one'} scalar, but "
+            f"{function_name(fun)} returned {shown if alone else what}, {here()}\n{advice}"
         )
+    check_outputs("grad", fun, leaves, holomorphic)
 
 
-def _tangent_advice(want: ArrayType) -> str:
-    if want.dtype == jax.dtypes.float0:
-        return f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
-    return "It must have the shape and dtype of the primal, like jnp.ones_like(x)."
+class Matching(NamedTuple):
+    """Tangents of primals, or cotangents of results, that a user passes to a function: what they are in
+    messages, and the classes of the errors about their structure, shapes and dtypes."""
 
+    to: str
+    what: str
+    of: str
+    structure: type[Exception]
+    shape: type[Exception]
+    dtype: type[Exception]
 
-def fitting(
-    tangents: tuple[Any, ...], in_tree: Any, types: Sequence[ArrayType], name: str, differ: type[Exception]
-) -> list[Any]:
-    """Return the tangents of primals of these types as a flat list, with None for integers. `differ`
-    is the error class for a dtype mismatch."""
-    given, structure = tree.flatten((tangents, {}))
-    if structure != in_tree:
-        wanted, got = (s.children()[0] for s in (in_tree, structure))
-        raise errors.TypeMismatch(
-            f"{name}: the tangents must have the structure of the primals, {tree.spelled(wanted)}, "
-            f"got {tree.spelled(got)}, {here()}\nWrite jvp(f, (x, y), (dx, dy))."
-        )
-    found = []
-    for primal, t in zip(types, given, strict=True):
-        want = primal.tangent()
-        if isinstance(t, np.ndarray) and t.dtype == jax.dtypes.float0:
-            have = ArrayType(t.shape, jax.dtypes.float0)
+    def flat(self, given: Any, structure: Any, types: Sequence[ArrayType]) -> list[Any]:
+        """Return them as a flat list, with None for those of integers; raise an error unless they match
+        values of this structure and these types."""
+        leaves, found = tree.flatten(given)
+        if found != structure:
+            fix = "Pass one cotangent (zeros if there is none) for each array of the results."
+            raise self.structure(
+                f"{self.to}: the {self.what}s must have the structure of the {self.of}s, "
+                f"{tree.spelled(structure)}, got {tree.spelled(found)}, {here()}\n"
+                f"{'Write jvp(f, (x, y), (dx, dy)).' if self.what == 'tangent' else fix}"
+            )
+        return [self._checked(x, t) for x, t in zip(leaves, types, strict=True)]
+
+    def _checked(self, x: Any, t: ArrayType) -> Any:
+        want, nothing = t.tangent(), t.tangent() is not t
+        if nothing and self.what == "cotangent":  # it is not used
+            return None
+        if isinstance(x, np.ndarray) and x.dtype == jax.dtypes.float0:
+            have = ArrayType(x.shape, x.dtype)
         else:
-            t = as_array(t)
-            have = typeof(t)
+            x = as_array(x)
+            have = typeof(x)
         if not have.same(want):
-            kind = differ if have.shape == want.shape else errors.ShapeMismatch
-            raise kind(
-                f"{name}: the tangent of a primal {primal} must be {want}, got {have}, "
-                f"{here()}\n{_tangent_advice(want)}"
-            )
-        found.append(None if want.dtype == jax.dtypes.float0 else t)
-    return found
-
-
-def only_cotangent(given: tuple[Any, ...]) -> Any:
-    """Return the single argument of a pullback."""
-    if len(given) != 1:
-        raise errors.NotAnArray(
-            f"a vjp function takes one argument, the cotangent of the result, got {len(given)}, "
-            f"{here()}\nPass the cotangents of several results in the structure of the result: "
-            "pullback((a, b))."
-        )
-    return given[0]
-
-
-def cotangents(
-    ct: Any,
-    out_tree: Any,
-    types: Sequence[ArrayType],
-    to: str = "a vjp function",
-    error: type[Exception] = errors.InvalidArgument,
-) -> list[Any]:
-    """Return the cotangents as a flat list, with None for integers; raise `error` on mismatch."""
-    given, structure = tree.flatten(ct)
-    if structure != out_tree:
-        raise error(
-            f"the cotangent passed to {to} has the structure {tree.spelled(structure)}, "
-            f"but the result of the function has {tree.spelled(out_tree)}, {here()}\n"
-            "Pass one cotangent (zeros if there is none) for each array of the result."
-        )
-    cts: list[Any] = []
-    for c, t in zip(given, types, strict=True):
-        want = t.tangent()
-        if want.dtype == jax.dtypes.float0:
-            cts.append(None)
-            continue
-        c = as_array(c)
-        if not typeof(c).same(want):
-            raise error(
-                f"the cotangent passed to {to} has type {typeof(c)}, but the result of "
-                f"the function has {want}, {here()}\n"
-                "It must have the shape and dtype of the result, like jnp.ones_like(result)."
-            )
-        cts.append(c)
-    return cts
+            kind = self.dtype if have.shape == want.shape else self.shape
+            advice = f"It must have the shape and dtype of the {self.of}, like jnp.ones_like({self.of})."
+            if nothing:
+                advice = f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
+            problem = f"the {self.what} of a {self.of} {t} must be {want}, got {have}"
+            raise kind(f"{self.to}: {problem}, {here()}\n{advice}")
+        return None if nothing else x

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import logging
 import string
 import sys
@@ -69,8 +68,7 @@ def debug_callback(
 
     def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
         check_function(callback, "debug.callback", "callback")
-        name = function_name(callback)
-        _debug_callback(callback, name, args, kwargs, ordered, partitioned)
+        _bind_debug(callback, function_name(callback), args, kwargs, ordered, partitioned)
 
     return _in_two_calls(call, callback, args, kwargs, "debug.callback")
 
@@ -109,10 +107,7 @@ def debug_print(
       x = 3.0
       6.0
     """
-    show = functools.partial(
-        _debug_print, ordered=ordered, partitioned=partitioned, check=not skip_format_check
-    )
-    return _in_two_calls(show, fmt, args, kwargs, "debug.print")
+    return _shown(fmt, args, kwargs, ordered, partitioned, not skip_format_check)
 
 
 @boundary
@@ -137,10 +132,7 @@ def debug_log(
     source = user_source()
     where = (source[0].co_filename, line_of(source)) if source else ("(unknown file)", 0)
     record = _logger.makeRecord(_logger.name, logging.INFO, *where, "", (), None)
-    show = functools.partial(
-        _debug_print, ordered=ordered, partitioned=partitioned, check=not skip_format_check, record=record
-    )
-    return _in_two_calls(show, fmt, args, kwargs, "debug.log")
+    return _shown(fmt, args, kwargs, ordered, partitioned, not skip_format_check, record)
 
 
 @boundary
@@ -192,25 +184,12 @@ def pure_callback(
             f"pure_callback: vmap_method must be one of {', '.join(map(repr, _VMAP_METHODS))}, "
             f"got {vmap_method!r}, {here()}"
         )
-    return _with_results(
-        calls.pure_callback,
-        callback,
-        result_shape_dtypes,
-        args,
-        kwargs,
-        sharding=sharding,
-        vmap_method=vmap_method,
-    )
+    how = {"sharding": sharding, "vmap_method": vmap_method}
+    return _with_results(calls.pure_callback, callback, result_shape_dtypes, args, kwargs, how)
 
 
-_VMAP_METHODS = (
-    "sequential",
-    "sequential_unrolled",
-    "expand_dims",
-    "broadcast_all",
-    "legacy_vectorized",
-    None,
-)
+_METHODS = "sequential sequential_unrolled expand_dims broadcast_all legacy_vectorized"
+_VMAP_METHODS = (*_METHODS.split(), None)
 
 
 @boundary
@@ -258,9 +237,8 @@ def io_callback(
       >>> print(f(100), f(100))
       101 123
     """
-    return _with_results(
-        calls.io_callback, callback, result_shape_dtypes, args, kwargs, sharding=sharding, ordered=ordered
-    )
+    how = {"sharding": sharding, "ordered": ordered}
+    return _with_results(calls.io_callback, callback, result_shape_dtypes, args, kwargs, how)
 
 
 # --- shared helpers -------------------------------------------------------------------------------
@@ -281,15 +259,14 @@ def _in_two_calls(
     return run
 
 
-def _debug_callback(
+def _bind_debug(
     callback: Callable[..., Any], name: str, args: Any, kwargs: Any, ordered: Any, partitioned: Any
 ) -> None:
     leaves, in_tree = tree.flatten((args, kwargs))
     static = {i: x for i, x in enumerate(leaves) if not _is_array_like(x)}
     arrays = [_operand(x) for i, x in enumerate(leaves) if i not in static]
     flat = FlatCall(callback, in_tree, static, name)
-    options = {"ordered": bool(ordered), "partitioned": bool(partitioned)}
-    calls.debug_callback(*arrays, callback=flat, **options)
+    calls.debug_callback(*arrays, callback=flat, ordered=bool(ordered), partitioned=bool(partitioned))
 
 
 def _operand(x: Any) -> Any:
@@ -307,14 +284,14 @@ def _is_array_like(x: Any) -> bool:
     return True
 
 
-def _with_results(primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, **options: Any) -> Any:
+def _with_results(primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, how: Any) -> Any:
     """Bind one of the callback primitives that have results."""
     check_function(callback, primitive.name, "callback")
     leaves, in_tree = tree.flatten((args, kwargs))
     structs, out_tree = tree.flatten(like)
     flat = FlatCall(callback, in_tree, {}, function_name(callback))
     results = _result_types(structs, f"{primitive.name} of {flat.name}")
-    outs = primitive(*map(_operand, leaves), callback=flat, results=results, **options)
+    outs = primitive(*map(_operand, leaves), callback=flat, results=results, **how)
     return tree.unflatten(out_tree, outs)
 
 
@@ -340,40 +317,42 @@ def _result_types(structs: Sequence[Any], what: str) -> tuple[ArrayType, ...]:
 # --- formats --------------------------------------------------------------------------------------
 
 
-def _debug_print(
-    fmt: str,
-    *args: Any,
+def _shown(
+    fmt: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
     ordered: bool,
     partitioned: bool,
     check: bool,
     record: logging.LogRecord | None = None,
-    **kwargs: Any,
-) -> None:
+) -> Any:
+    """Print values in a format, or log them as `record`; for no format, return a function that does."""
     name = "debug.print" if record is None else "debug.log"
-    if not isinstance(fmt, str):
-        raise errors.NotAnArray(
-            f"{name} takes a format string as its first argument, got {brief_with_type(fmt)}, {here()}\n"
-            f'Write {name}("{{}}", x).'
-        )
-    if check:
-        _check_format(fmt, args, kwargs, name)
-    has_places = any(place is not None for _, place, _, _ in string.Formatter().parse(fmt))
     options = np.get_printoptions()
 
-    def show(*args: Any, **kwargs: Any) -> None:
-        if has_places:
-            with np.printoptions(**options):
-                text = fmt.format(*args, **kwargs)
-        else:
-            text = " ".join([fmt, *map(str, args)])
-        if record is None:
-            sys.stdout.write(text + "\n")
-        else:
-            copied = copy.copy(record)
-            copied.msg = text
-            _logger.handle(copied)
+    def run(fmt: str, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(fmt, str):
+            raise errors.NotAnArray(
+                f"{name} takes a format string as its first argument, got {brief_with_type(fmt)}, {here()}\n"
+                f'Write {name}("{{}}", x).'
+            )
+        if check:
+            _check_format(fmt, args, kwargs, name)
+        has_places = any(place is not None for _, place, _, _ in string.Formatter().parse(fmt))
 
-    _debug_callback(show, f"print {fmt!r}", args, kwargs, ordered, partitioned)
+        def show(*args: Any, **kwargs: Any) -> None:
+            with np.printoptions(**options):
+                text = fmt.format(*args, **kwargs) if has_places else " ".join([fmt, *map(str, args)])
+            if record is None:
+                sys.stdout.write(text + "\n")
+            else:
+                copied = copy.copy(record)
+                copied.msg = text
+                _logger.handle(copied)
+
+        _bind_debug(show, f"print {fmt!r}", args, kwargs, ordered, partitioned)
+
+    return _in_two_calls(run, fmt, args, kwargs, name)
 
 
 class _Unused(string.Formatter):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
-from typing import Any, TypedDict, TypeVar, Unpack, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import jax
 
@@ -16,21 +15,19 @@ from functrans import pytrees as tree
 from functrans.api.arguments import check_callable
 from functrans.api.static_arguments import StaticArguments
 from functrans.caching import exactly
-from functrans.ir.program import Equation, Program, Var
+from functrans.ir.program import Program, Var
 from functrans.ir.source import brief, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
-from functrans.lax.arguments import as_array
-from functrans.lax.staging import or_by_jax, staged
+from functrans.lax.staging import array_leaves, or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import materialize, stage, typeof
+from functrans.runtime import F
+from functrans.trace import stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree
 
-# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
-_F = TypeVar("_F", bound=Callable[..., Any])
 Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> save the result?
 
 
@@ -42,9 +39,9 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def checkpoint(fun: _F, **options: Unpack[_Options]) -> _F: ...
+def checkpoint(fun: F, **options: Unpack[_Options]) -> F: ...
 @overload
-def checkpoint(fun: None = None, **options: Unpack[_Options]) -> Callable[[_F], _F]: ...
+def checkpoint(fun: None = None, **options: Unpack[_Options]) -> Callable[[F], F]: ...
 @boundary
 def checkpoint(
     fun: Callable[..., PyTree] | None = None,
@@ -91,15 +88,15 @@ def checkpoint(
 
     def of_dynamic(static: Any) -> Callable[..., Any]:
         made = statics.bound(static)
-        with contextlib.suppress(TypeError):  # unhashable static arguments are traced every time
-            made = bound.setdefault(exactly(static), made)
-        return made
+        try:
+            return bound.setdefault(exactly(static), made)
+        except TypeError:  # unhashable static arguments are traced every time
+            return made
 
     @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
-        leaves, in_tree = tree.flatten(dynamic)
-        leaves = [materialize(as_array(x)) for x in leaves]
+        leaves, in_tree = array_leaves(dynamic)
         made = staged(of_dynamic(static), in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)
@@ -108,9 +105,7 @@ def checkpoint(
         static, (dynamic, named) = statics.split(args, kwargs)
         return jax.checkpoint(of_dynamic(static), prevent_cse=prevent_cse)(*dynamic, **named)
 
-    if policy is None:
-        call = or_by_jax(by_jax)(call)
-    return boundary(call)
+    return boundary(call if policy is not None else or_by_jax(by_jax)(call))
 
 
 remat = checkpoint
@@ -210,32 +205,23 @@ def saved_residuals(
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
     part = split(closed, tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs]))
     n = len(closed.outputs)
-    made = _makers(part.forward)
+    inside = {v: names[x] for v, x in zip(part.forward.inputs, closed.inputs, strict=False)}
     found = []
     for kind, i in part.residuals:
-        if kind == "in":
-            found.append((closed.inputs[i].type, names[closed.inputs[i]]))
-        else:
-            v = part.forward.outputs[i + n * (kind == "extra")]
-            found.append((v.type, _origin(made, part.forward, v, names, closed)))
+        v = closed.inputs[i] if kind == "in" else part.forward.outputs[i + n * (kind == "extra")]
+        found.append((v.type, names[v] if kind == "in" else _origin(part.forward, v, inside)))
     return found
 
 
-def _makers(program: Program) -> dict[Any, tuple[Equation, int]]:
-    return {v: (e, i) for e in program.equations for i, v in enumerate(e.outputs)}
-
-
-def _origin(made: Any, program: Any, v: Any, names: Any, closed: Program) -> str:
+def _origin(program: Program, v: Any, names: dict[Any, str]) -> str:
     """Describe the user's operation that computed a value, looking inside nested programs."""
-    while True:
-        if v not in made:
-            inputs = dict(zip(program.inputs, closed.inputs, strict=False))
-            return names.get(inputs.get(v, v), "an argument of a nested function")
-        e, i = made[v]
-        inner = e.params.get("program")
-        if inner is None or inner.outputs[i].__class__ is not Var or inner.outputs[i] in inner.inputs:
-            break
-        made, program, v = _makers(inner), inner, inner.outputs[i]
+    made = {out: (e, i) for e in program.equations for i, out in enumerate(e.outputs)}
+    if v not in made:
+        return names.get(v, "an argument of a nested function")
+    e, i = made[v]
+    inner = e.params.get("program")
+    if inner is not None and inner.outputs[i].__class__ is Var and inner.outputs[i] not in inner.inputs:
+        return _origin(inner, inner.outputs[i], {})
     if e.primitive.name == "name":
         return f"the value named {e.params['name']!r} at {location(e.source)}"
     return f"{e.primitive.name} at {location(e.source)}"

@@ -7,9 +7,7 @@ VjpCall      `function` and rule of a custom_vjp call
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
@@ -20,13 +18,13 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import Apart, as_array, instantiate
 from functrans.api.static_arguments import joined
-from functrans.ir.source import Source, brief, brief_with_type, describe, location, user_source
+from functrans.ir.source import Source, brief, brief_with_type, describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
-from functrans.lax.barriers import stop_gradient
+from functrans.lax.elementwise import stop_gradient
 from functrans.primitives.custom.calls import custom_jvp_call, custom_vjp_call
 from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, closed_over
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import check_result, function_name, refused
+from functrans.pytrees.functions import check_result, function_name, refused, where_defined
 from functrans.trace import AnyTracer, bind, materialize, state, typeof
 from functrans.tracer import is_active
 
@@ -36,21 +34,9 @@ def is_untraced(x: Any) -> bool:
     return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
 
 
-def _symbolic(t: ArrayType) -> SymbolicZero:
-    """Return the symbolic zero tangent of a type."""
-    t = t.tangent()
-    return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
-
-
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
     """Unflatten leaves, with literals materialized as arrays."""
     return tree.unflatten(structure, [materialize(x) for x in leaves])
-
-
-def where_defined(fun: Any) -> str:
-    """Return the source line where a function is defined."""
-    code = getattr(inspect.unwrap(fun), "__code__", None)
-    return function_name(fun) if code is None else location((code, 0, ""))
 
 
 class Call:
@@ -62,8 +48,9 @@ class Call:
     leaves: list[Any]
     in_tree: Any
 
-    def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], static: Sequence[int]):
+    def __init__(self, fun: Callable[..., Any], symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
         self.fun = fun
+        self.symbolic = symbolic
         self.name: str = function_name(fun)
         self.source: Source | None = user_source()
         self.static: list[tuple[int, Any]] = [(i, args[i]) for i in static]
@@ -75,6 +62,13 @@ class Call:
 
     def statics(self) -> list[Any]:
         return [x for _, x in self.static]
+
+    def zero(self, t: ArrayType) -> Any:
+        """Return the zero tangent or cotangent of a type as the rule takes it."""
+        if not self.symbolic:
+            return instantiate(None, t)
+        t = t.tangent()
+        return SymbolicZero(jax.core.ShapedArray(t.shape, t.dtype, weak_type=t.weak_type))
 
     def full(self, leaves: Sequence[Any]) -> list[Any]:
         """Return all arguments, with the dynamic ones made of these leaves."""
@@ -148,28 +142,23 @@ class JvpCall(Call):
     tangents; they come first."""
 
     primitive, rule = custom_jvp_call, JvpRule
-    static_leaves: list[Any]
-    static_tree: Any
 
     def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
-        super().__init__(fun, args, static)
+        super().__init__(fun, symbolic, args, static)
         self.jvp = jvp
-        self.symbolic = symbolic
-        self.static_leaves, self.static_tree = tree.flatten(super().statics())
-        self.traced: list[int] = [i for i, x in enumerate(self.static_leaves) if isinstance(x, AnyTracer)]
+        leaves, self.static_tree = tree.flatten(self.statics())
+        self.apart = Apart(leaves, lambda x: not isinstance(x, AnyTracer))
+        self.traced: list[Any] = self.apart.arrays(leaves)
 
     def operands(self) -> list[Any]:
-        return [*[stop_gradient(self.static_leaves[i]) for i in self.traced], *self.leaves]
+        return [*map(stop_gradient, self.traced), *self.leaves]
 
     def _split(self, values: Sequence[Any]) -> tuple[list[Any], Sequence[Any]]:
         """Split operands into (static arguments, leaves of the dynamic arguments)."""
-        if not self.traced:
-            return self.statics(), values
         n = len(self.traced)
-        leaves = list(self.static_leaves)
-        for i, x in zip(self.traced, values[:n], strict=True):
-            leaves[i] = x
-        return unflatten(self.static_tree, leaves), values[n:]
+        if n == 0:
+            return self.statics(), values
+        return unflatten(self.static_tree, self.apart(values[:n])), values[n:]
 
     def function(self, *values: Any) -> list[Any]:
         statics, leaves = self._split(values)
@@ -178,7 +167,8 @@ class JvpCall(Call):
 
     def run(self, values: Sequence[Any], tangents: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         statics, primals = self._split(values)
-        given = [self._tangent(x, dx) for x, dx in zip(primals, tangents[len(self.traced) :], strict=True)]
+        pairs = zip(primals, tangents[len(self.traced) :], strict=True)
+        given = [self.zero(typeof(x)) if dx is None else dx for x, dx in pairs]
         moving = unflatten(self.in_tree, primals), unflatten(self.in_tree, given)
         out = self.asked(self.jvp, "(*nondiff, primals, tangents)", *statics, *moving)
         y, dy = self.pair(self.jvp, out, "(primal output, tangent output)")
@@ -191,11 +181,6 @@ class JvpCall(Call):
                 f"{tree.spelled(self.out_tree)}, got {tree.spelled(structure)}",
             )
         return outs, [self._checked(a, b) for a, b in zip(outs, moved, strict=True)]
-
-    def _tangent(self, x: Any, dx: Any) -> Any:
-        if dx is not None:
-            return dx
-        return _symbolic(typeof(x)) if self.symbolic else instantiate(None, typeof(x))
 
     def _checked(self, y: Any, dy: Any) -> Any:
         wanted = typeof(y).tangent()
@@ -219,10 +204,9 @@ class VjpCall(Call):
     def __init__(
         self, fun: Any, fwd: Any, bwd: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]
     ):
-        super().__init__(fun, args, static)
+        super().__init__(fun, symbolic, args, static)
         self.fwd = fwd
         self.bwd = bwd
-        self.symbolic = symbolic
         for x in tree.leaves(self.statics()):
             if isinstance(x, AnyTracer):
                 raise errors.ClosedOverTracer(
@@ -241,7 +225,12 @@ class VjpCall(Call):
         outs = self.results(y, self.fwd)
         residuals, res_tree = tree.flatten(res)
         for i, x in enumerate(residuals):
-            self._check_residual(x, res, i)
+            try:
+                typeof(x)
+            except errors.NotAnArray:
+                path = tree.path_names(res, "residuals")[i]
+                what = f"returned {brief_with_type(x)} at {path}; residuals must be pytrees of arrays"
+                raise self.mismatch(self.fwd, f"{what}. Pass options with nondiff_argnums") from None
         kept = Apart(residuals, is_untraced)
         arrays = [as_array(x) for x in kept.arrays(residuals)]
         out_types = tuple([typeof(x) for x in outs])
@@ -252,26 +241,14 @@ class VjpCall(Call):
         types = tuple([typeof(x) for x in primals])
         return outs, arrays, Pullback(backward, self.name, types, out_types)
 
-    def _check_residual(self, x: Any, res: Any, i: int) -> None:
-        try:
-            typeof(x)
-        except errors.NotAnArray:
-            raise self.mismatch(
-                self.fwd,
-                f"returned {brief_with_type(x)} at "
-                f"{tree.path_names(res, 'residuals')[i]}; residuals must be pytrees of arrays. "
-                "Pass options with nondiff_argnums",
-            ) from None
-
     def _backward(
         self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
     ) -> list[Any]:
-        zero = _symbolic if self.symbolic else partial(instantiate, None)
-        given = [zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
+        given = [self.zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
         moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
         found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
-        leaves = self._cotangent_leaves(found)
-        return [self._checked(c, t, i) for i, (c, t) in enumerate(zip(leaves, self.types, strict=True))]
+        pairs = zip(self._cotangent_leaves(found), self.types, strict=True)
+        return [self._checked(c, t, i) for i, (c, t) in enumerate(pairs)]
 
     def _cotangent_leaves(self, found: Any) -> list[Any]:
         """Return one cotangent per leaf of the arguments. None means zero for a whole subtree."""
@@ -296,14 +273,10 @@ class VjpCall(Call):
         have = ArrayType(ct.shape, ct.dtype) if symbolic else typeof(ct)
         loses = dtype_class(have.dtype) == "complex" and dtype_class(t.dtype) != "complex"
         if have.shape != t.shape or loses or dtype_class(have.dtype) in ("float0", "key"):
-            names = tree.unflatten(self.in_tree, range(len(self.types)))
-            name = tree.path_names(names, "args")[i]
-            raise self.mismatch(
-                self.bwd,
-                f"returned a cotangent of type {have} for {name} of type {t}; the shapes "
-                "and dtypes must match",
-                errors.CotangentMismatch,
-            )
+            name = tree.path_names(tree.unflatten(self.in_tree, self.types), "args")[i]
+            what = f"returned a cotangent of type {have} for {name} of type {t}; "
+            what += "the shapes and dtypes must match"
+            raise self.mismatch(self.bwd, what, errors.CotangentMismatch)
         if symbolic:
             return None
         ct = as_array(ct)

@@ -12,7 +12,8 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.arguments import as_array, check_callable
-from functrans.api.custom_calls import JvpCall, VjpCall, unflatten, where_defined
+from functrans.api.custom_calls import JvpCall, VjpCall, unflatten
+from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
@@ -20,13 +21,13 @@ from functrans.lax.staging import or_by_jax
 from functrans.numpy.ufuncs import add
 from functrans.primitives.custom.calls import BatchRule, custom_vmap_call
 from functrans.primitives.custom.tracing import staged_call
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, function_name, where_defined
+from functrans.runtime import F
 from functrans.trace import state
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Rule = TypeVar("_Rule", bound=Callable[..., Any])
 
 
 class CustomFunction(Generic[_P, _R]):
@@ -45,13 +46,8 @@ class CustomFunction(Generic[_P, _R]):
         functools.update_wrapper(self, fun)  # type: ignore[arg-type]
         self.fun: Callable[..., _R] = fun
         self.rules: tuple[Callable[..., Any] | None, ...] = ()  # the functions that make up its rule
-        numbers: set[int] = set()
-        numbers.update([nondiff_argnums] if isinstance(nondiff_argnums, int) else nondiff_argnums)
-        names = {nondiff_argnames} if isinstance(nondiff_argnames, str) else {*nondiff_argnames}
-        if names:
-            numbers.update([i for i, n in enumerate(inspect.signature(fun).parameters) if n in names])
-        self.nondiff_argnums: tuple[int, ...] = tuple(sorted(numbers))
-        self._check_nondiff()
+        given = StaticArguments(fun, nondiff_argnums, nondiff_argnames, "nondiff")
+        self.nondiff_argnums: tuple[int, ...] = tuple(sorted(given.numbers))
 
     def __getattr__(self, name: str) -> Any:
         # a custom_vjp of a custom_vmap, ours or JAX's, has `def_vmap` too
@@ -59,22 +55,6 @@ class CustomFunction(Generic[_P, _R]):
         if (isinstance(inner, CustomFunction) or name.startswith("def")) and hasattr(inner, name):
             return getattr(inner, name)
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
-
-    def _check_nondiff(self) -> None:
-        """Raise an error if `nondiff_argnums` has positions that the function does not have."""
-        if not self.nondiff_argnums:
-            return
-        try:
-            parameters = inspect.signature(self.fun).parameters.values()
-        except (TypeError, ValueError):  # a C function
-            return
-        wrong = [i for i in self.nondiff_argnums if not 0 <= i < len(parameters)]
-        if wrong and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-            raise errors.InvalidArgument(
-                f"nondiff_argnums={', '.join(map(str, wrong))}: {function_name(self.fun)} has no "
-                f"such argument, {here()}\n"
-                f"Its arguments are {', '.join([f'{i} ({p.name})' for i, p in enumerate(parameters)])}."
-            )
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -170,7 +150,7 @@ class custom_jvp(CustomDerivative[_P, _R]):
     _call = JvpCall
     jvp: Callable[..., Any] | None = None
 
-    def defjvp(self, jvp: _Rule, symbolic_zeros: bool = False) -> _Rule:
+    def defjvp(self, jvp: F, symbolic_zeros: bool = False) -> F:
         """Define the JVP rule.
 
         Arguments:
@@ -215,12 +195,11 @@ class custom_jvp(CustomDerivative[_P, _R]):
 
         def jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
             out = whole(*primals)
-            total = None
-            for dx, rule in zip(tangents, jvps, strict=True):
-                if rule is not None:
-                    one = rule(dx, out, *primals)
-                    total = one if total is None else tree.map(add, total, one)
-            return out, tree.map(lambda y: as_array(y) * 0, out) if total is None else total
+            rules = [(rule, dx) for dx, rule in zip(tangents, jvps, strict=True) if rule is not None]
+            if not rules:
+                return out, tree.map(lambda y: as_array(y) * 0, out)
+            moved = [rule(dx, out, *primals) for rule, dx in rules]
+            return out, functools.reduce(functools.partial(tree.map, add), moved)
 
         self.defjvp(jvp)
 
@@ -329,7 +308,7 @@ class custom_vmap(CustomFunction[_P, _R]):
         super().__init__(fun)
         self.vmap_rule: Callable[..., Any] | None = None
 
-    def def_vmap(self, vmap_rule: _Rule) -> _Rule:
+    def def_vmap(self, vmap_rule: F) -> F:
         """Define the batching rule.
 
         Arguments:
@@ -366,21 +345,20 @@ def _flat_rule(rule: Any, fun: Any, in_tree: Any, out_tree: Any) -> BatchRule:
         args, _ = unflatten(in_tree, values)
         in_batched, _ = tree.unflatten(in_tree, batched)
         found = rule(size, list(in_batched), *args)
-        where = f"It is defined at {where_defined(rule)}"
         if not isinstance(found, (tuple, list)) or len(found) != 2:
-            raise errors.BatchRuleMismatch(
-                f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return a pair "
-                f"(output, out_batched), got {brief(found)}. {where}"
-            )
+            raise mismatch(f"a pair (output, out_batched), got {brief(found)}")
         outs, structure = tree.flatten(found[0])
         out_batched, batched_structure = tree.flatten(found[1])
         for what, have in (("an output", structure), ("out_batched", batched_structure)):
             if have != out_tree:
-                raise errors.BatchRuleMismatch(
-                    f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return "
-                    f"{what} with the structure of the function's output, {out_tree}, got {have}. "
-                    f"{where}"
-                )
+                what += f" with the structure of the function's output, {out_tree}"
+                raise mismatch(f"{what}, got {have}")
         return [as_array(y) for y in outs], out_batched
+
+    def mismatch(what: str) -> Exception:
+        return errors.BatchRuleMismatch(
+            f"{function_name(rule)}, the vmap rule of {function_name(fun)}, must return {what}. "
+            f"It is defined at {where_defined(rule)}"
+        )
 
     return BatchRule(flat, function_name(fun))

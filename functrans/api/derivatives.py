@@ -5,38 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import compress
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 import jax
 import numpy as np
 from jax.tree_util import Partial, register_pytree_node_class
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.api.arguments import (
     Chosen,
+    Matching,
     as_arrays,
     check_callable,
     check_loss,
     check_tuples,
-    cotangents,
-    fitting,
-    float0_zeros,
     instantiate,
-    only_cotangent,
     results,
 )
-from functrans.ir.program import Program, hoist_constants, prune
+from functrans.ir.program import Program, hoist_constants
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.dependence import restricted
 from functrans.pytrees.functions import FlatFunction, function_name
-from functrans.trace import evaluate, literal, stage, state, tracing, typeof
+from functrans.trace import evaluate, literal, stage, typeof
 from functrans.tracer import type_like
-from functrans.transforms.jvp import LinearTrace, run_dual, run_linearize
-from functrans.transforms.transpose import Linear, backward, check_linear
+from functrans.transforms.jvp import run_dual, run_linearize
+from functrans.transforms.transpose import Linear, backward
 from functrans.typing import PyTree
 
 _P = ParamSpec("_P")
@@ -44,6 +42,12 @@ _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
 _Aux = TypeVar("_Aux")
 _jax: Any = jax  # whose overloads take no `has_aux: bool`, and whose `ad` has no types
+
+_TYPE, _SHAPE, _VALUE = errors.TypeMismatch, errors.ShapeMismatch, errors.InvalidArgument
+_OF_JVP = Matching("jvp", "tangent", "primal", _TYPE, _SHAPE, _TYPE)
+_OF_LINEARIZED = Matching("the function from linearize", "tangent", "primal", _TYPE, _SHAPE, _VALUE)
+_OF_PULLBACK = Matching("a vjp function", "cotangent", "result", _VALUE, _VALUE, _VALUE)
+_OF_TRANSPOSED = Matching("a transposed function", "cotangent", "result", _TYPE, _TYPE, _TYPE)
 
 
 @overload
@@ -98,7 +102,7 @@ def jvp(
     leaves, in_tree = tree.flatten((tuple(primals), {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
     types = [typeof(x) for x in leaves]
-    moving = fitting(tuple(tangents), in_tree, types, "jvp", errors.TypeMismatch)
+    moving = _OF_JVP.flat(tuple(tangents), in_tree.children()[0], types)
     flat = FlatFunction(fun, in_tree, has_aux=has_aux)
     outs, out_tangents = run_dual(flat, leaves, moving)
     out, aux = results(flat, outs)
@@ -150,27 +154,18 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
     """
     check_callable(fun, "linearize")
     out, aux, linear, signature = _linearized(fun, primals, has_aux)
+    types, active, in_tree, out_tree = signature
     program = linear.program()
     run, residuals = hoist_constants(program)
 
     @boundary
     def linearized(residuals: Sequence[Any], *tangents: Any) -> Any:
-        given = fitting(
-            tangents,
-            signature.in_tree,
-            signature.types,
-            "the function from linearize",
-            errors.InvalidArgument,
-        )
-        moving = [t for t, a in zip(given, signature.active, strict=True) if a]
-        filled = [literal(0, v.type) if t is None else t for t, v in zip(moving, linear.inputs, strict=True)]
-        found = evaluate(run, [*residuals, *filled])
-        n = signature.out_tree.num_leaves
-        moved = [
-            instantiate(t, y) if is_inexact(y.dtype) else float0_zeros(y.shape)
-            for t, y in zip(found[:n], linear.out_types[:n], strict=True)
-        ]
-        return tree.unflatten(signature.out_tree, moved)
+        given = _OF_LINEARIZED.flat(tangents, in_tree.children()[0], types)
+        moving = zip(compress(given, active), linear.inputs, strict=True)
+        found = evaluate(run, [*residuals, *[literal(0, v.type) if t is None else t for t, v in moving]])
+        pairs = zip(found, linear.out_types[: out_tree.num_leaves], strict=False)
+        moved = [instantiate(t if is_inexact(y.dtype) else None, y) for t, y in pairs]
+        return tree.unflatten(out_tree, moved)
 
     f_jvp: Any = Partial(linearized, residuals)
     f_jvp.program = program
@@ -341,20 +336,13 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
     flat = FlatFunction(fun, in_tree)
     program, captured = hoist_constants(stage(flat, types, function_name(fun)))
     program = restricted(program, [True] * len(program.inputs), [True] * len(program.outputs))
-    out_tree = flat.out_tree
+    out_tree, linear = flat.out_tree, (False,) * len(captured) + (True,) * len(types)
 
     @boundary
     def transposed(captured: Sequence[Any], ct: Any) -> Any:
-        trace = LinearTrace(state.trace)
-        inputs = [trace.new_input(t) for t in types]
-        with tracing(trace):
-            outs = evaluate(program, [*captured, *inputs])
-        own = [y.ref if getattr(y, "owner", None) is trace else None for y in outs]
-        check_linear(prune(trace.equations, [v for v in own if v is not None], values=True))
-        cts = cotangents(
-            ct, out_tree, [typeof(y) for y in outs], "a transposed function", errors.TypeMismatch
-        )
-        found = backward(trace.equations, [x.ref for x in inputs], own, cts)
+        cts = _OF_TRANSPOSED.flat(ct, out_tree, program.out_types)
+        back = runtime.transpose_program(program, linear, tuple([c is not None for c in cts]))
+        found = evaluate(back, [*captured, *[c for c in cts if c is not None]])
         return tree.unflatten(in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)])[0]
 
     return Partial(transposed, captured)
@@ -435,7 +423,12 @@ class Pullback:
     @boundary
     def __call__(self, *given: PyTree) -> tuple[PyTree, ...]:
         out_tree, linear = self._signature.out_tree, self._linear
-        cts = cotangents(only_cotangent(given), out_tree, linear.out_types[: out_tree.num_leaves])
+        if len(given) != 1:
+            raise errors.NotAnArray(
+                f"a vjp function takes one argument, the cotangent of a result, got {len(given)}, {here()}\n"
+                "Pass the cotangents of several results in the structure of the result: pullback((a, b))."
+            )
+        cts = _OF_PULLBACK.flat(given[0], out_tree, linear.out_types[: out_tree.num_leaves])
         return self._signature.cotangents(linear, cts)
 
     @boundary

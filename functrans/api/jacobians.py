@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import Chosen, as_array, check_outputs, check_real
+from functrans.api.arguments import Chosen, as_array, check_outputs
 from functrans.api.derivatives import Pullback, jvp, vjp
 from functrans.api.jit import jit
 from functrans.api.vmap import vmap
@@ -61,10 +61,7 @@ def jacfwd(
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
         chosen = tree.map(as_array, given)
-        types = [typeof(x) for x in tree.leaves(chosen)]
-        argument.check(chosen, types, holomorphic)
-        if not holomorphic:
-            check_real(fun, types)
+        argument.check(chosen, [typeof(x) for x in tree.leaves(chosen)], holomorphic)
 
         @wraps(fun)
         def push(tangents: Any) -> Any:
@@ -113,7 +110,7 @@ def jacrev(
         chosen = tree.map(as_array, given)
         argument.check(chosen, [typeof(x) for x in tree.leaves(chosen)], holomorphic, allow_int)
         out, pullback, *aux = vjp(inner, *chosen, has_aux=has_aux)
-        check_outputs(fun, tree.leaves(out), holomorphic)
+        check_outputs("jacrev", fun, tree.leaves(out), holomorphic)
         rows = argument.by_argument(vmap(pullback)(_basis(out)))
         # rows: for each leaf of the argument, an array with one row per element of the output
         by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
@@ -156,9 +153,7 @@ def _basis(given: Any) -> Any:
     total = sum(t.size for t in types)
     rows, start = [], 0
     for t in types:
-        eye = np.zeros((total, t.size), t.dtype)
-        eye[range(start, start + t.size), range(t.size)] = 1
-        rows.append(jax.numpy.asarray(eye.reshape(total, *t.shape)))
+        rows.append(jax.numpy.asarray(np.eye(total, t.size, -start, t.dtype).reshape(total, *t.shape)))
         start += t.size
     return tree.unflatten(structure, rows)
 
@@ -166,15 +161,13 @@ def _basis(given: Any) -> Any:
 def _split_axis(y: Any, like: Any, axis: int) -> Any:
     """Split an axis over all elements of the pytree `like` into one array per leaf of it."""
     leaves, structure = tree.flatten(like)
-    t = typeof(y)
-    axis %= t.ndim
+    shape = typeof(y).shape
+    axis %= len(shape)
     parts, start = [], 0
-    for x in leaves:
-        shape = typeof(x).shape
-        stop = start + typeof(x).size
-        part = slice_axis(y, axis, start, stop)
-        parts.append(reshape(part, shape=(*t.shape[:axis], *shape, *t.shape[axis + 1 :])))
-        start = stop
+    for t in map(typeof, leaves):
+        part = slice_axis(y, axis, start, start + t.size)
+        parts.append(reshape(part, shape=(*shape[:axis], *t.shape, *shape[axis + 1 :])))
+        start += t.size
     return tree.unflatten(structure, parts)
 
 

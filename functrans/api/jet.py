@@ -71,17 +71,13 @@ def jet(
     order = _order(lists)
     names = tree.path_names(tuple(primals), "primals")
     leaves = [as_array(x) for x in leaves]
-    terms = [
-        _terms(x, given, order, name, factorial_scaled)
-        for x, given, name in zip(leaves, lists, names, strict=True)
-    ]
+    scales = [factorial(k) if factorial_scaled else 1 for k in range(1, order + 1)]
+    rows = zip(leaves, lists, names, strict=True)
+    terms = [_terms(typeof(x), given, scales, name) for x, given, name in rows]
     flat = FlatFunction(fun, in_tree)
     outs, found = run_jet(flat, leaves, terms, order)
     made = [
-        [
-            _scaled(c, k, typeof(y)) if factorial_scaled else instantiate(c, typeof(y))
-            for k, c in enumerate(cs, 1)
-        ]
+        [_derivative(c, scale, typeof(y)) for c, scale in zip(cs, scales, strict=True)]
         for y, cs in zip(outs, found, strict=True)
     ]
     return results(flat, outs)[0], tree.unflatten(flat.out_tree, made)
@@ -110,9 +106,7 @@ def _lists(primals: tuple[Any, ...], series: tuple[Any, ...]) -> list[Any]:
 def _order(lists: Sequence[Any]) -> int:
     """Return the common length of the lists of terms."""
     for given in lists:
-        if given is not None and not (
-            isinstance(given, (tuple, list)) or len(getattr(given, "shape", ())) > 0
-        ):
+        if not (given is None or isinstance(given, (tuple, list)) or len(getattr(given, "shape", ())) > 0):
             raise errors.NotAnArray(
                 f"jet: the terms of a series must be a tuple or list, got {brief(given)} of type "
                 f"{type(given).__name__}, {here()}\n"
@@ -128,15 +122,13 @@ def _order(lists: Sequence[Any]) -> int:
     return lengths.pop()
 
 
-def _terms(x: Any, given: Any, order: int, name: str, factorial_scaled: bool) -> Terms:
-    """Return the Taylor coefficients of an argument."""
+def _terms(t: ArrayType, given: Any, scales: Sequence[int], name: str) -> Terms:
+    """Return the Taylor coefficients of an argument of type t."""
     if given is None:
-        return (None,) * order
-    t = typeof(x)
-    checked = [_term(c, t, k, name) for k, c in enumerate(given, 1)]
-    if not factorial_scaled:
-        return tuple(checked)
-    return tuple([c if c is None or k == 1 else div(c, factorial(k)) for k, c in enumerate(checked, 1)])
+        return (None,) * len(scales)
+    terms = [_term(c, t, k, name) for k, c in enumerate(given, 1)]
+    pairs = zip(terms, scales, strict=True)
+    return tuple([c if c is None or scale == 1 else div(c, scale) for c, scale in pairs])
 
 
 def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
@@ -165,6 +157,6 @@ def _term(c: Any, t: ArrayType, k: int, name: str) -> Any:
     return c
 
 
-def _scaled(c: Any, k: int, t: ArrayType) -> Any:
+def _derivative(c: Any, scale: int, t: ArrayType) -> Any:
     """Convert a Taylor coefficient to a derivative."""
-    return instantiate(c if c is None or k == 1 else mul(c, factorial(k)), t)
+    return instantiate(c if c is None or scale == 1 else mul(c, scale), t)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence, Set
 from functools import partial
-from typing import Any, Required, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Required, TypedDict, Unpack, overload
 
 import jax
 
 from functrans.api.jit import jit
 from functrans.ir.tracebacks import boundary
+from functrans.runtime import F
 from functrans.typing import Device, PyTree
-
-# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _Options(TypedDict, total=False):
@@ -25,9 +23,9 @@ class _Options(TypedDict, total=False):
 
 
 @overload
-def shard_map(f: _F, /, **options: Unpack[_Options]) -> _F: ...
+def shard_map(f: F, /, **options: Unpack[_Options]) -> F: ...
 @overload
-def shard_map(f: None = None, /, **options: Unpack[_Options]) -> Callable[[_F], _F]: ...
+def shard_map(f: None = None, /, **options: Unpack[_Options]) -> Callable[[F], F]: ...
 @boundary
 def shard_map(f: Callable[..., PyTree] | None = None, /, **options: Unpack[_Options]) -> Any:
     """Map a function over shards of arrays, one per device of a mesh.
@@ -79,12 +77,12 @@ class _MapOptions(TypedDict, total=False):
 
 @boundary
 def pmap(
-    fun: _F,
+    fun: F,
     axis_name: Hashable = None,
     *,
     static_broadcasted_argnums: int | Sequence[int] = (),
     **options: Unpack[_MapOptions],
-) -> _F:
+) -> F:
     """Map a function over an axis of its arguments, with one slice per device, compiled.
 
     Arguments:

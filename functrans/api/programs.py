@@ -56,15 +56,7 @@ def make_ir(
         return c
       }
     """
-    check_callable(fun, "make_ir")
-    statics = StaticArguments(fun, static_argnums, static_argnames)
-
-    @boundary
-    @wraps(fun)
-    def made(*args: Any, **kwargs: Any) -> Program:
-        return statics.staged(args, kwargs).program
-
-    return made
+    return _staging("make_ir", lambda staged: staged.program, fun, static_argnums, static_argnames)
 
 
 @overload
@@ -108,17 +100,27 @@ def make_jaxpr(
         return b
       }
     """
-    check_callable(fun, "make_jaxpr")
-    statics = StaticArguments(fun, static_argnums, None)
+
+    def result(staged: Staged) -> Any:
+        return (staged.program, _structs(staged)) if return_shape else staged.program
+
+    return _staging("make_jaxpr", result, fun, static_argnums, None, axis_env or ())
+
+
+def _staging(
+    name: str, result: Callable[[Staged], Any], fun: Any, argnums: Any, argnames: Any, axes: Any = ()
+) -> Callable[..., Any]:
+    """Return a function that traces `fun`, with named axes in scope, and returns `result` of that."""
+    check_callable(fun, name)
+    statics = StaticArguments(fun, argnums, argnames)
 
     @boundary
     @wraps(fun)
     def made(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as scope:
-            for name, size in axis_env or ():
-                scope.enter_context(naming(name, size))
-            found = statics.staged(args, kwargs)
-        return (found.program, _structs(found)) if return_shape else found.program
+            for axis in axes:
+                scope.enter_context(naming(*axis))
+            return result(statics.staged(args, kwargs))
 
     return made
 

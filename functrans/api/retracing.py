@@ -12,7 +12,6 @@ import functools
 import itertools
 import logging
 import os
-import re
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -31,17 +30,17 @@ from functrans.trace import Tracer, typeof
 
 _KEPT = 64  # records per function
 _logger = logging.getLogger("functrans.cache")
-_serial = itertools.count()
+serials: Iterator[int] = itertools.count()  # of calls of `jit`, and of function objects
 
 
 class Value(NamedTuple):
-    """A Python value in a cache key: its text, and what identifies it."""
+    """A part of a cache key: what is shown of it, and what identifies it, for an array its type."""
 
-    shown: str
+    shown: Any
     identity: Any
 
     def __str__(self) -> str:
-        return self.shown
+        return str(self.shown)
 
 
 class Record(NamedTuple):
@@ -52,9 +51,9 @@ class Record(NamedTuple):
     number: int  # index among the traces of functions defined here, from 1
     source: Source | None  # where it was called
     nested: bool  # called while another function was traced
-    structures: dict[str, Any]  # treedef of each argument, by name
-    leaves: dict[str, ArrayType | Value]  # by argument name and path
-    by_name: frozenset[str]  # the arguments that were passed by keyword
+    structures: dict[str, Value]  # treedef of each argument, by name
+    leaves: dict[str, Value]  # by argument name and path
+    passed: dict[str, Value]  # how each argument was passed
     closure: dict[str, Value]
     flags: dict[str, Value]
 
@@ -76,11 +75,6 @@ class History:
 
 # Lasting: `clear_caches` does not empty this log, since it is one of the reasons it reports.
 _HISTORIES = Cache("records of traces", 1024, lasting=True)
-
-
-def new_serial() -> int:
-    """Return a new serial number for a call of `jit`."""
-    return next(_serial)
 
 
 def codes(fun: Any) -> tuple[CodeType, ...]:
@@ -126,19 +120,10 @@ def record(serial: int, statics: Any, args: tuple[Any, ...], kwargs: dict[str, A
     fun = statics.fun
     history = history_of(fun)
     history.count += 1
-    structures, leaves = _signature(statics, args, kwargs)
-    made = Record(
-        serial,
-        _number(fun),
-        history.count,
-        user_source(),
-        nested,
-        structures,
-        leaves,
-        frozenset(kwargs),
-        _closure(fun),
-        {name: _value(getattr(flags, name)) for name in DECISIVE},
-    )
+    signature = _signature(statics, args, kwargs)
+    flagged = {name: _value(getattr(flags, name)) for name in DECISIVE}
+    source = user_source()
+    made = Record(serial, _number(fun), history.count, source, nested, *signature, _closure(fun), flagged)
     before = list(history.records)
     history.records.append(made)
     loud = os.environ.get("FUNCTRANS_EXPLAIN_CACHE", "0") not in ("", "0")
@@ -174,33 +159,39 @@ _NUMBERS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 def _number(fun: Any) -> int:
     """Return a serial number of a function object, unique even if its `id` is reused."""
     try:
-        return _NUMBERS.setdefault(fun, next(_serial))
+        return _NUMBERS.setdefault(fun, next(serials))
     except TypeError:  # not hashable or not weakly referenceable
-        return next(_serial)
+        return next(serials)
 
 
 def _signature(
     statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, ArrayType | Value]]:
-    """Return the treedef of each argument, and the type or static value of each leaf, by name."""
+) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
+    """Return the treedef of each argument, the type or static value of each leaf, and how each argument
+    was passed, by name."""
     names = statics.positional
     given = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)}
     static = statics.numbers_of(args)
     fixed = {name for i, name in enumerate(given) if i in static} | statics.names
-    structures: dict[str, Any] = {}
-    leaves: dict[str, ArrayType | Value] = {}
+    structures: dict[str, Value] = {}
+    leaves: dict[str, Value] = {}
+    passed: dict[str, Value] = {}
     for name, x in {**given, **kwargs}.items():
+        how = "passed by name" if name in kwargs else "passed by position"
+        passed[name] = Value(how, how)
         if name in fixed:
-            static = _value(x, static=True)
-            leaves[name] = static._replace(shown=f"the static value {static.shown}")
+            value = _value(x, static=True)
+            leaves[name] = value._replace(shown=f"the static value {value.shown}")
             continue
-        found, structures[name] = tree.flatten(x)
+        found, structure = tree.flatten(x)
+        structures[name] = Value(structure, structure)
         leaves.update(zip(tree.path_names(x, name), map(_type, found), strict=True))
-    return structures, leaves
+    return structures, leaves, passed
 
 
-def _type(x: Any) -> ArrayType:
-    return ArrayType(x.shape, x.dtype) if isinstance(x, jax.Ref) else typeof(x)
+def _type(x: Any) -> Value:
+    t = ArrayType(x.shape, x.dtype) if isinstance(x, jax.Ref) else typeof(x)
+    return Value(t, t)
 
 
 def _closure(fun: Any) -> dict[str, Value]:
@@ -260,93 +251,58 @@ def _value(x: Any, static: bool = False) -> Value:
 
 def why(made: Record, before: Record) -> list[str]:
     """Return the differences from an earlier trace, one line each."""
-    return [
-        *_places_reasons(made, before),
-        *_function_reasons(made, before),
-        *_leaf_reasons(made, before),
-        *_passing_reasons(made, before),
-        *[
-            f"the structure of {name}: {s}, was {before.structures[name]}"
-            for name, s in made.structures.items()
-            if name in before.structures and before.structures[name] != s and _same_leaves(name, made, before)
-        ],
-        *_changed("the flag {}", made.flags, before.flags),
-    ]
+    found = []
+    if made.nested != before.nested:
+        where = "inside another transformation" if made.nested else "outside any transformation"
+        found.append(f"its first call {where}, which is traced separately")
+    if made.jitted != before.jitted:
+        found.append(_OTHER_OPTIONS if made.function == before.function else _OTHER_FUNCTION)
+        found += _changed("{}, which it closes over", made.closure, before.closure)
+    here, there = made.leaves, before.leaves
+    for name, x in here.items():
+        if name in there:
+            found += _changed("{}", {name: x}, there)
+        else:
+            found.append(f"{name}: {x}, was {'not there' if '[' in name or '.' in name else 'not given'}")
+    found += [f"{name}: gone, was {x}" for name, x in there.items() if name not in here]
+    found += _changed("{}", made.passed, before.passed)
+    # of an argument whose leaves have other names, the lines above say so already
+    kept = [name for name in made.structures if _within(name, here) == _within(name, there)]
+    found += _changed("the structure of {}", {n: made.structures[n] for n in kept}, before.structures)
+    return found + _changed("the flag {}", made.flags, before.flags)
 
 
-def _places_reasons(made: Record, before: Record) -> list[str]:
-    if made.nested == before.nested:
-        return []
-    where = "inside another transformation" if made.nested else "outside any transformation"
-    return [f"its first call {where}, which is traced separately"]
+_OTHER_OPTIONS = "jit was called again on the same function with different options"
+_OTHER_FUNCTION = (
+    "a new function object, defined at the same line: create it once, outside the loop or function that "
+    "creates it, and pass what changes as arguments"
+)
 
 
-def _function_reasons(made: Record, before: Record) -> list[str]:
-    if made.jitted == before.jitted:
-        return []
-    if made.function == before.function:
-        what = "jit was called again on the same function with different options"
-    else:
-        what = (
-            "a new function object, defined at the same line: create it once, outside the loop or "
-            "function that creates it, and pass what changes as arguments"
-        )
-    return [what, *_changed("{}, which it closes over", made.closure, before.closure)]
+def _within(name: str, leaves: dict[str, Value]) -> list[str]:
+    return [k for k in leaves if k.startswith(name)]
 
 
 def _changed(label: str, now: dict[str, Value], before: dict[str, Value]) -> list[str]:
     """Return a line for each value of the same name that changed."""
     pairs = [(name, x, before[name]) for name, x in now.items() if name in before]
-    return [f"{label.format(name)}: {_was(x, y)}" for name, x, y in pairs if x.identity != y.identity]
-
-
-def _was(x: ArrayType | Value, before: ArrayType | Value) -> str:
-    other = " (a different object)" if str(x) == str(before) else ""
-    return f"{x}, was {before}{other}"
-
-
-def _passing_reasons(made: Record, before: Record) -> list[str]:
-    """Return the arguments passed by position in one call and by keyword in the other."""
-    here, there = ({re.split(r"[.\[]", name)[0] for name in r.leaves} for r in (made, before))
-    how = "by position", "by name"
     return [
-        f"{name}: passed {how[name in made.by_name]}, was passed {how[name in before.by_name]}"
-        for name in sorted((made.by_name ^ before.by_name) & here & there)
+        f"{label.format(name)}: {x}, was {y}{_aspects(x, y)}"
+        for name, x, y in pairs
+        if x.identity != y.identity
     ]
 
 
-def _leaf_reasons(made: Record, before: Record) -> list[str]:
-    found = []
-    for name, x in made.leaves.items():
-        was = before.leaves.get(name)
-        if was is None:
-            absent = "not there" if "[" in name or "." in name else "not given"
-            found.append(f"{name}: {x}, was {absent}")
-        elif isinstance(x, ArrayType) and isinstance(was, ArrayType):
-            if x != was:
-                found.append(f"{name}: {x}, was {was} ({_aspects(x, was)})")
-        elif not (isinstance(x, Value) and isinstance(was, Value) and x.identity == was.identity):
-            found.append(f"{name}: {_was(x, was)}")
-    gone = [name for name in before.leaves if name not in made.leaves]
-    return found + [f"{name}: gone, was {before.leaves[name]}" for name in gone]
-
-
-def _aspects(x: ArrayType, was: ArrayType) -> str:
-    found = []
-    if x.shape != was.shape:
-        found.append("different shape")
-    if x.dtype != was.dtype:
-        found.append("different dtype")
+def _aspects(now: Value, before: Value) -> str:
+    """Return what to add about two different values."""
+    x, was = now.identity, before.identity
+    if not (isinstance(x, ArrayType) and isinstance(was, ArrayType)):
+        return " (a different object)" if str(now) == str(before) else ""
+    found = [f"different {what}" for what in ("shape", "dtype") if getattr(x, what) != getattr(was, what)]
     if x.weak_type != was.weak_type:
         kinds = ("a Python number", "an array")
         found.append("a weak type: {}, was {}".format(*kinds[:: 1 if x.weak_type else -1]))
-    return ", ".join(found)
-
-
-def _same_leaves(name: str, made: Record, before: Record) -> bool:
-    """Return whether both traces have the same leaves; if not, the leaf reasons say so already."""
-    of = [[k for k in r.leaves if k.startswith(name)] for r in (made, before)]
-    return of[0] == of[1]
+    return f" ({', '.join(found)})"
 
 
 def _hidden_reason(made: Record) -> str:

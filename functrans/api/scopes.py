@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 
@@ -13,11 +13,9 @@ from functrans.api.arguments import check_callable
 from functrans.ir.source import brief_with_type, here, scopes
 from functrans.ir.tracebacks import boundary
 from functrans.pytrees.functions import function_name
+from functrans.runtime import F
 from functrans.trace import Trace, bind_in, state
 from functrans.tracer import Tracer
-
-# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @contextmanager
@@ -54,7 +52,7 @@ def named_scope(name: str) -> Iterator[None]:
         scopes.path = outer
 
 
-def named_call(fun: _F, *, name: str | None = None) -> _F:
+def named_call(fun: F, *, name: str | None = None) -> F:
     """Wrap a function so that it runs in a `named_scope`.
 
     Arguments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import operator
 import weakref
 from collections.abc import Callable, Sequence
@@ -35,64 +36,58 @@ class Staged(NamedTuple):
 
 
 class StaticArguments:
-    """The static arguments of a function, by position and by name."""
+    """The static arguments of a function, by position and by name. `option`: how their options begin."""
 
-    positional: list[str]
-
-    def __init__(self, fun: Any, argnums: Any, argnames: Any):
-        numbers = _numbers("static_argnums", argnums)
-        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+    def __init__(self, fun: Any, argnums: Any, argnames: Any, option: str = "static"):
         self._fun = weakref.ref(fun) if fun.__class__ is FunctionType else lambda: fun
         signature = self.signature
         parameters = signature.parameters.values() if signature is not None else ()
-        self.positional = positional = [
+        self.positional: list[str] = [
             p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
+        positional = self.positional
         rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
-        self._check_given("static_argnums", numbers)
-        self._check_given("static_argnames", names)
-        n = len(positional)  # those before -n are among *args: they count from the end of a call
-        numbers = {i + n if -n <= i < 0 else i for i in numbers}
+        numbers, names = self._given(option, argnums, argnames)
         self.names: set[str] = names | {n for i, n in enumerate(positional) if i in numbers}
         self.numbers: set[int] = numbers | {positional.index(n) for n in names if n in positional}
         dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
         self.parameters: Parameters = Parameters(dynamic, *rest)
 
-    def _check_given(self, option: str, given: set[int] | set[str]) -> None:
-        """Raise an error for positions or names of arguments that the function does not have."""
-        signature = self.signature if given else None
-        if signature is None:
-            return
-        parameters = signature.parameters
-        kinds = [p.kind for p in parameters.values()]
-        n = len(self.positional)
-        if option.endswith("names"):
-            wrong = () if inspect.Parameter.VAR_KEYWORD in kinds else given - parameters.keys()
-        else:
-            wrong = () if inspect.Parameter.VAR_POSITIONAL in kinds else given - set(range(-n, n))
-        if wrong:
-            has = ", ".join([f"{i} ({name})" for i, name in enumerate(self.positional)])
-            only = [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
-            has = ", ".join([*([has] if has else []), *only]) or "no arguments"
-            raise errors.InvalidArgument(
-                f"{option}={', '.join(map(repr, sorted(wrong)))}: {function_name(self.fun)} has no "
-                f"such argument, {here()}\nIts arguments are {has}."
-            )
-
-    def donated(self, argnums: Any, argnames: Any = None) -> set[int]:
-        """Return the positions of the donated arguments; raise an error for unknown ones."""
-        numbers = _numbers("donate_argnums", argnums)
-        self._check_given("donate_argnums", numbers)
+    def _given(self, option: str, argnums: Any, argnames: Any) -> tuple[set[int], set[str]]:
+        """Return the positions and names that a user gave by `{option}_argnums` and `{option}_argnames`;
+        raise an error for arguments that the function does not have."""
+        numbers = _numbers(f"{option}_argnums", argnums)
         names = {argnames} if isinstance(argnames, str) else set(argnames or ())
-        self._check_given("donate_argnames", names)
-        numbers = {i + len(self.positional) if i < 0 else i for i in numbers}
+        signature = self.signature if numbers or names else None
+        n = len(self.positional)  # those before -n are among *args: they count from the end of a call
+        if signature is not None:
+            parameters = signature.parameters
+            kinds = [p.kind for p in parameters.values()]
+            wrong: dict[str, set[Any]] = {
+                "nums": set() if inspect.Parameter.VAR_POSITIONAL in kinds else numbers - {*range(-n, n)},
+                "names": set() if inspect.Parameter.VAR_KEYWORD in kinds else names - parameters.keys(),
+            }
+            has = [f"{i} ({name})" for i, name in enumerate(self.positional)]
+            has += [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+            for kind, those in wrong.items():
+                if those:
+                    raise errors.InvalidArgument(
+                        f"{option}_arg{kind}={', '.join(map(repr, sorted(those)))}: "
+                        f"{function_name(self.fun)} has no such argument, {here()}\n"
+                        f"Its arguments are {', '.join(has) or 'no arguments'}."
+                    )
+        return {i + n if -n <= i < 0 else i for i in numbers}, names
+
+    def donates(self, argnums: Any, argnames: Any) -> bool:
+        """Return whether arguments are donated; raise an error for unknown or static ones."""
+        numbers, names = self._given("donate", argnums, argnames)
         if numbers & self.numbers:
             raise errors.InvalidArgument(
                 f"argument {min(numbers & self.numbers)} of {function_name(self.fun)} is both "
                 f"static and donated, {here()}\n"
                 "A static argument is a Python value, which has no buffer to donate."
             )
-        return numbers
+        return bool(numbers or names)
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -120,10 +115,8 @@ class StaticArguments:
         static_args = tuple([(i, x) for i, x in enumerate(args) if i in numbers])
         static_kwargs = tuple([(k, v) for k, v in sorted(kwargs.items()) if k in self.names])
         dynamic = tuple([x for i, x in enumerate(args) if i not in numbers])
-        return (static_args, static_kwargs), (
-            dynamic,
-            {k: v for k, v in kwargs.items() if k not in self.names},
-        )
+        named = {k: v for k, v in kwargs.items() if k not in self.names}
+        return (static_args, static_kwargs), (dynamic, named)
 
     def bound(self, static: tuple[Any, ...]) -> Callable[..., Any]:
         """Return the function of the dynamic arguments only."""
@@ -141,19 +134,16 @@ class StaticArguments:
             call.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 
-    def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Raise UnhashableStatic for a static argument that is not hashable."""
-        if not self.names and not self.numbers:
-            return
-        numbers = self.numbers_of(args)
-        given = [(f"argument {i}", x) for i, x in enumerate(args) if i in numbers]
-        given += [(f"argument {k!r}", v) for k, v in kwargs.items() if k in self.names]
-        for name, value in given:
+    def check(self, static: tuple[Any, ...]) -> None:
+        """Raise UnhashableStatic if one of the static arguments that `split` found is not hashable."""
+        for name, value in itertools.chain(*static):
             try:
                 hash(value)
             except TypeError:
+                plain = value.__class__.__repr__ is object.__repr__
+                shown = "an object" if plain else brief(value)
                 raise errors.UnhashableStatic(
-                    f"static {name} of {function_name(self.fun)} is {_spelled(value)} of type "
+                    f"static argument {name!r} of {function_name(self.fun)} is {shown} of type "
                     f"{type(value).__qualname__}, which is not hashable, {here()}\n"
                     f"{_hashable_instead(value)}"
                 ) from None
@@ -174,8 +164,8 @@ class StaticArguments:
 
     def staged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Staged:
         """Trace the function for the arguments of one call."""
-        self.check(args, kwargs)
         static, dynamic = self.split(args, kwargs)
+        self.check(static)
         leaves, in_tree = tree.flatten(dynamic)
         types = [type_like(x) for x in leaves]
         if state.trace is None and typed_by_jax(leaves):
@@ -199,16 +189,10 @@ def _numbers(option: str, argnums: Any) -> set[int]:
     try:
         return {operator.index(i) for i in np.atleast_1d(argnums)}
     except TypeError:
-        names = option.replace("nums", "names")
         raise errors.TypeMismatch(
             f"{option} takes the positions of arguments, got {brief(argnums)}, {here()}\n"
-            f"For names, use the {names} of jit."
+            f"For names, use {option.replace('nums', 'names')}."
         ) from None
-
-
-def _spelled(value: Any) -> str:
-    kind: Any = type(value)
-    return "an object" if kind.__repr__ is object.__repr__ else brief(value)
 
 
 def _hashable_instead(value: Any) -> str:
@@ -233,13 +217,15 @@ def explain_arguments(
     error: Exception, statics: StaticArguments, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raise one of our errors if the arguments caused `error`, which JAX raised."""
-    statics.check(args, kwargs)
+    static, dynamic = statics.split(args, kwargs)
+    statics.check(static)
     if isinstance(error, jax.errors.UnexpectedTracerError):
         _check_captured(statics.staged(args, kwargs).program, str(error))
-    _, dynamic = statics.split(args, kwargs)
     leaves = tree.leaves(dynamic)
     names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
-    for i, x in enumerate(leaves):
+    if len(names) != len(leaves):  # some arguments are static
+        names = [""] * len(leaves)
+    for x, name in zip(leaves, names, strict=True):
         if isinstance(x, Tracer):
             raise leaked(x) from None
         check_kept(x)
@@ -250,7 +236,6 @@ def explain_arguments(
         except errors.SymbolicSize:
             return
         except errors.NotAnArray:
-            name = names[i] if len(names) == len(leaves) else ""  # else some arguments are static
             raise errors.NotAnArray(not_an_array(x, name)) from None
         if x.__class__ is int:
             check_fits(x, typeof(x))
@@ -275,7 +260,7 @@ def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
     for i, x in enumerate(leaves):
         j = first.setdefault(id(x), i)
         if j != i and isinstance(x, jax.Array):
-            which = f"{names[j]} and {names[i]}" if len(names) == len(leaves) else "two arguments"
+            which = f"{names[j]} and {names[i]}" if names[i] else "two arguments"
             raise errors.DonatedTwice(
                 f"{which} are the same array {typeof(x)}, whose buffer was donated, {here()}\n"
                 "Pass a copy as one of them (jnp.array(x)), or do "

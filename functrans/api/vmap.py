@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial, wraps
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any
 
 import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import OF_PYTHON, as_arrays, check_callable, counted
+from functrans.api.arguments import as_arrays, check_callable, counted
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
@@ -18,6 +18,7 @@ from functrans.jax_trace import is_vmappable, vmappables
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.runtime import F
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
 from functrans.typing import PyTree
@@ -92,17 +93,15 @@ class _MappedAxes:
         front: list[int | None] = []
         sizes: dict[int, int] = {}
         for i, (t, d) in enumerate(zip(types, dims, strict=True)):
-            if d is None:
-                front.append(None)
-                continue
-            if not -t.ndim <= d < t.ndim:
+            if d is not None and not -t.ndim <= d < t.ndim:
                 raise errors.InvalidArgument(
                     f"{self}: axis {d} of in_axes is out of range for {names()[i]} of type {t}, "
                     f"which has {counted(t.ndim, 'axis', 'axes')}, {here()}\n"
                     "Use None for an argument that is not mapped."
                 )
-            front.append(d % t.ndim)
-            sizes[i] = t.shape[d]
+            front.append(None if d is None else d % t.ndim)
+            if d is not None:
+                sizes[i] = t.shape[d]
         distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
         if not distinct:
             raise errors.InvalidArgument(
@@ -111,49 +110,49 @@ class _MappedAxes:
             )
         if len(distinct) > 1:
             known = names()
-            shown = "\n".join(
-                f"    {known[i]}: axis {front[i]} of {types[i]} has size {n}" for i, n in sizes.items()
-            )
-            given_size = f"\n    axis_size={axis_size}" if axis_size is not None else ""
+            rows = [f"{known[i]}: axis {front[i]} of {types[i]} has size {n}" for i, n in sizes.items()]
+            rows += [] if axis_size is None else [f"axis_size={axis_size}"]
+            shown = "".join([f"    {row}\n" for row in rows])
             raise errors.BatchSizeMismatch(
-                f"{self}: the mapped axes must have equal sizes, got\n{shown}{given_size}\n{here()}"
-                "\nIn in_axes, give the batch axis of each argument, or None if it is not mapped."
+                f"{self}: the mapped axes must have equal sizes, got\n{shown}{here()}\n"
+                "In in_axes, give the batch axis of each argument, or None if it is not mapped."
             )
         return front, distinct.pop()
 
-    def placed(self, to: int, ndim: int) -> int:
-        """Return an axis of `out_axes` as nonnegative, for a result with ndim axes."""
-        if not -ndim <= to < ndim:
-            raise errors.InvalidArgument(
-                f"{self}: out_axes={to} is out of range for a result with "
-                f"{counted(ndim, 'axis', 'axes')} (including the mapped one), {here()}\n"
-                "Axes are numbered from 0, including the mapped axis."
-            )
-        return to % ndim
-
-
-def _argument_names(args: tuple[Any, ...], kwargs: Any) -> list[str]:
-    """Return the path names of the leaves of the arguments."""
-    positional = [n for i, x in enumerate(args) for n in tree.path_names(x, f"args[{i}]")]
-    return [*positional, *tree.path_names(kwargs, "kwargs")]
+    def place(self, t: Batching, y: Any, d: int | None, to: int | None, sum_match: bool) -> Any:
+        """Move the batch axis of a result to where `out_axes` puts it."""
+        if to is not None:
+            ndim = typeof(y).ndim + (d is None)
+            if not -ndim <= to < ndim:
+                raise errors.InvalidArgument(
+                    f"{self}: out_axes={to} is out of range for a result with "
+                    f"{counted(ndim, 'axis', 'axes')} (including the mapped one), {here()}\n"
+                    "Axes are numbered from 0, including the mapped axis."
+                )
+            y = t.at(y, d, to % ndim)
+        elif d is not None:
+            if not sum_match:
+                raise errors.InvalidArgument(
+                    f"{self}: out_axes is None for a result {typeof(y)} that differs between examples, "
+                    f"{here()}\nGive an output axis, or reduce over the mapped axis."
+                )
+            y = reduce_sum(y, axes=(d,))
+        return materialize(y)
 
 
 # --- vmap -----------------------------------------------------------------------------------------
 
-# A TypeVar of the function's type: mypy does not infer a lambda's type through a ParamSpec here.
-_F = TypeVar("_F", bound=Callable[..., Any])
-
 
 @boundary
 def vmap(
-    fun: _F,
+    fun: F,
     in_axes: int | Sequence[PyTree] | None = 0,
     out_axes: PyTree = 0,
     axis_name: Hashable = None,
     axis_size: int | None = None,
     spmd_axis_name: Hashable = None,
     sum_match: bool = False,
-) -> _F:
+) -> F:
     """Vectorize a function: map it over an axis of its arguments.
 
     Arguments:
@@ -202,21 +201,19 @@ def vmap(
             return by_jax(*args, **kwargs)
         dims = axes.of_arguments(args, kwargs)
         leaves, in_tree = tree.flatten((args, kwargs))
-        names = partial(_argument_names, args, kwargs)
+
+        def names() -> list[str]:
+            return [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
+
+        # what is not mapped may be anything
+        kept = [d is None and not hasattr(x, "__jax_array__") for x, d in zip(leaves, dims, strict=True)]
         try:
-            arrays = as_arrays(leaves, names)
+            arrays = as_arrays([0 if k else x for x, k in zip(leaves, kept, strict=True)], names)
         except errors.NotAnArray:
             if any([isinstance(x, jax.Ref) for x in leaves]):
                 return by_values(leaves, dims, in_tree)
-            # what is not mapped may be anything
-            kept = [0 if d is None else x for x, d in zip(leaves, dims, strict=True)]
-            arrays = [
-                x if d is None else y for x, y, d in zip(leaves, as_arrays(kept, names), dims, strict=True)
-            ]
-        leaves = [
-            x if d is None and isinstance(x, OF_PYTHON) else array
-            for x, array, d in zip(leaves, arrays, dims, strict=True)
-        ]
+            raise
+        leaves = [x if k else y for x, y, k in zip(leaves, arrays, kept, strict=True)]
         types: list[Any] = [None if d is None else typeof(x) for x, d in zip(leaves, dims, strict=True)]
         dims, size = axes.sizes(types, dims, names, axis_size)
 
@@ -227,10 +224,8 @@ def vmap(
         if _hold_sparse(out):
             return by_jax(*args, **kwargs)
         wanted = axes.of_result(out)
-        placed = [
-            _place(t, y, d, to, axes, sum_match) for y, d, to in zip(results, found, wanted, strict=True)
-        ]
-        return tree.unflatten(flat.out_tree, placed)
+        rows = zip(results, found, wanted, strict=True)
+        return tree.unflatten(flat.out_tree, [axes.place(t, y, d, to, sum_match) for y, d, to in rows])
 
     def by_values(leaves: Sequence[Any], dims: Sequence[int | None], in_tree: Any) -> Any:
         """Run `mapped` for leaves that are references (`new_ref`). For each mapped reference, make
@@ -244,6 +239,7 @@ def vmap(
             args, kwargs = tree.unflatten(in_tree, [made.get(i, x) for i, x in enumerate(values)])
             return fun(*args, **kwargs), [made[i][...] for i in own]
 
+        one.__qualname__ = function_name(fun)
         places = (out_axes, [dims[i] for i in own])
         run = vmap(one, tuple(dims), places, axis_name, axis_size, spmd_axis_name, sum_match)
         out, left = run(*arrays)
@@ -283,17 +279,3 @@ def _hold_sparse(values: PyTree) -> bool:
     """Return whether a pytree holds sparse arrays, which only JAX's vmap can map: it changes their
     shapes, too."""
     return bool(vmappables) and any(map(is_vmappable, tree.leaves(values, is_vmappable)))
-
-
-def _place(t: Batching, y: Any, d: int | None, to: int | None, axes: _MappedAxes, sum_match: bool) -> Any:
-    """Move the batch axis of a result to where `out_axes` puts it."""
-    if to is None:
-        if d is not None and sum_match:
-            return materialize(reduce_sum(y, axes=(d,)))
-        if d is not None:
-            raise errors.InvalidArgument(
-                f"{axes}: out_axes is None for a result {typeof(y)} that differs between examples, "
-                f"{here()}\nGive an output axis, or reduce over the mapped axis."
-            )
-        return materialize(y)
-    return materialize(t.at(y, d, axes.placed(to, typeof(y).ndim + (d is None))))

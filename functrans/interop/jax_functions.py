@@ -148,7 +148,7 @@ class JaxFunction:
         leaves of the dynamic arguments."""
         static, dynamic = self.statics.split(args, kwargs)
         if static:
-            self.statics.check(args, kwargs)
+            self.statics.check(static)
         leaves, in_tree = tree.flatten(dynamic)
         kinds = tuple([typeof(x) if x.__class__ in ARRAYS else _kind(x) for x in leaves])
         key: tuple[Any, ...] = (in_tree, kinds, state.axes, settings())

@@ -14,11 +14,9 @@ if _TYPE_CHECKING:
 
 
 with _lazily(__name__, "functrans.ir.tracebacks.shown"):
-    from functrans.lax.barriers import *
     from functrans.lax.collective import *
     from functrans.lax.contraction import *
     from functrans.lax.control_flow import *
     from functrans.lax.elementwise import *
-    from functrans.lax.exchange import *
     from functrans.lax.loops import *
     from functrans.lax.reduction import *

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,9 +17,8 @@ from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.primitives.indexing.gather import FILL, PROMISE
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.runtime import F
 from functrans.trace import Tracer, full, typeof
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def as_array(x: Any) -> Any:
@@ -145,12 +144,9 @@ def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
     """Return a shape, given as one size or a sequence of sizes, as a tuple."""
+    one = not isinstance(shape, Iterable) or getattr(shape, "ndim", None) == 0
     try:
-        if shape.__class__ is tuple:
-            return tuple([n if n.__class__ is int else operator.index(n) for n in shape])
-        if isinstance(shape, Iterable) and getattr(shape, "ndim", None) != 0:
-            return tuple([operator.index(n) for n in shape])
-        return (operator.index(shape),)
+        return tuple([n if n.__class__ is int else operator.index(n) for n in ((shape,) if one else shape)])
     except TypeError as error:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
@@ -181,7 +177,7 @@ def placed(x: Any, where: Any) -> Any:
     return x if where is None or isinstance(x, Tracer) else jax.device_put(x, where)
 
 
-def placeable(make: _F) -> _F:
+def placeable(make: F) -> F:
     """Wrap an array creation function so that it honors its arguments device and out_sharding."""
 
     @functools.wraps(make)
@@ -196,36 +192,22 @@ def placeable(make: _F) -> _F:
 
 # --- gather and scatter: indices out of bounds, and promises --------------------------------------
 
-_MODES = {
-    "clip": "clip",
-    "fill": FILL,
-    "drop": FILL,
-    "promise_in_bounds": PROMISE,
-    jax.lax.GatherScatterMode.CLIP: "clip",
-    jax.lax.GatherScatterMode.FILL_OR_DROP: FILL,
-    jax.lax.GatherScatterMode.PROMISE_IN_BOUNDS: PROMISE,
-}
+_Mode = jax.lax.GatherScatterMode
+_MODES = {_Mode.CLIP: "clip", _Mode.FILL_OR_DROP: FILL, _Mode.PROMISE_IN_BOUNDS: PROMISE}
 
 
 def mode_of(mode: Any, usual: str, name: str) -> str:
     """Return the primitives' name of a user's mode; `usual` for None."""
     if mode is None:
         return usual
-    found = _MODES.get(mode)
-    if found is None:
-        raise invalid(
-            name,
-            f"unknown mode {mode!r}",
-            "The modes are 'clip', 'fill' (or 'drop') and 'promise_in_bounds'.",
-        )
-    return found
+    try:
+        return _MODES[_Mode.from_any(mode)]
+    except (ValueError, KeyError):
+        fix = "The modes are 'clip', 'fill' (or 'drop') and 'promise_in_bounds'."
+        raise invalid(name, f"unknown mode {mode!r}", fix) from None
 
 
 def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:
     """Return the parameters of a gather or scatter other than its axes."""
-    how: dict[str, Any] = {"mode": mode}
-    if indices_are_sorted:
-        how["indices_are_sorted"] = True
-    if unique_indices:
-        how["unique_indices"] = True
-    return how
+    said = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices}
+    return {"mode": mode, **{name: True for name, promised in said.items() if promised}}

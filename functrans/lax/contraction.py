@@ -63,10 +63,7 @@ def dot_general(
             "Use in_shardings and out_shardings of jit."
         )
     x, y = typeof(lhs), typeof(rhs)
-    params = _parameters(x.ndim, y.ndim, _hashable(dimension_numbers))
-    if isinstance(params, str):
-        example = "For two matrices: (((1,), (0,)), ((), ()))."
-        raise _dot_general.mismatch((x, y), params, example)
+    params = _parameters(x, y, _hashable(dimension_numbers))
     params = params | contraction_options(precision, preferred_element_type)
     if x.dtype != y.dtype:
         lhs, rhs = _cast_to_common(lhs, rhs, x, y, params.get("preferred"))
@@ -109,28 +106,24 @@ def _axes(axes: Any) -> tuple[int, ...]:
 
 
 @cached("axes of dot_general", 4096)
-def _parameters(n: int, m: int, dimension_numbers: Any) -> dict[str, Any] | str:
-    """Return the primitive's axis names for operands with n and m axes, or an error message."""
+def _parameters(x: ArrayType, y: ArrayType, dimension_numbers: Any) -> dict[str, Any]:
+    """Return the primitive's axis names for operands of these types."""
+    n, m, example = x.ndim, y.ndim, "For two matrices: (((1,), (0,)), ((), ()))."
     try:
         (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimension_numbers
         summed, batch = (_axes(lhs_summed), _axes(rhs_summed)), (_axes(lhs_batch), _axes(rhs_batch))
     except (TypeError, ValueError):
         raise errors.InvalidArgument(
             f"dot_general: dimension_numbers {dimension_numbers!s:.60} are not of the form\n"
-            "((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), "
-            f"{here()}\nFor two matrices: (((1,), (0,)), ((), ()))."
+            f"((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch)), {here()}\n{example}"
         ) from None
     for which, axes, ndim in (("first", (*summed[0], *batch[0]), n), ("second", (*summed[1], *batch[1]), m)):
         if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
-            return (
-                f"dimension_numbers {dimension_numbers} must name distinct axes of the {which} "
-                f"operand, in 0..{ndim - 1}, got {axes}"
-            )
+            problem = f"must name distinct axes of the {which} operand, in 0..{ndim - 1}, got {axes}"
+            raise _dot_general.mismatch((x, y), f"dimension_numbers {dimension_numbers} {problem}", example)
     if len(summed[0]) != len(summed[1]) or len(batch[0]) != len(batch[1]):
-        return (
-            f"dimension_numbers {dimension_numbers} must name equally many contracting axes, and "
-            "equally many batch axes, of both operands"
-        )
+        problem = "must name equally many contracting axes, and equally many batch axes, of both operands"
+        raise _dot_general.mismatch((x, y), f"dimension_numbers {dimension_numbers} {problem}", example)
     pairs = dict(zip((*summed[1], *batch[1]), (*summed[0], *batch[0]), strict=True))
     fresh = iter(range(n, n + m))
     lhs = tuple(range(n))
@@ -144,29 +137,21 @@ def contraction_options(precision: Any, preferred: Any) -> dict[str, Any]:
     """Return the parameters `precision` and `preferred`, if they are not the default."""
     if precision is None:
         precision = _CONFIG.jax_default_matmul_precision
-    made: dict[str, Any] = {} if precision is None else {"precision": canonical_precision(precision)}
+    made: dict[str, Any] = {} if precision is None else {"precision": _canonical_precision(precision)}
     if preferred is not None:
         made["preferred"] = jax.numpy.dtype(canonical_dtype(preferred))
     return made
 
 
-_PRECISIONS = {p.name: p.name for p in Precision} | {
-    "default": "DEFAULT",
-    "fastest": "DEFAULT",
-    "bfloat16": "DEFAULT",
-    "high": "HIGH",
-    "bfloat16_3x": "HIGH",
-    "tensorfloat32": "HIGH",
-    "highest": "HIGHEST",
-    "float32": "HIGHEST",
-}
+_PRECISIONS = {p.name: p.name for p in Precision}
+_PRECISIONS |= dict.fromkeys(("default", "fastest", "bfloat16"), "DEFAULT")
+_PRECISIONS |= dict.fromkeys(("high", "bfloat16_3x", "tensorfloat32"), "HIGH")
+_PRECISIONS |= dict.fromkeys(("highest", "float32"), "HIGHEST")
 _PRESETS = {p.name for p in DotAlgorithmPreset}
 
 
-def canonical_precision(precision: Any) -> tuple[str, str] | str | None:
+def _canonical_precision(precision: Any) -> tuple[str, str] | str:
     """Convert a user's `precision` to the primitive's parameter."""
-    if precision is None:
-        return None
     if isinstance(precision, DotAlgorithmPreset):
         return precision.name
     if isinstance(precision, str) and precision in _PRESETS and precision not in _PRECISIONS:
@@ -195,10 +180,11 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
 @cached("widths of dtypes", 256)
 def _width(dtype: Any) -> tuple[Any, ...]:
     """Return a sort key: complex > real > integer; then exponent, mantissa, size; then signed."""
-    if jax.numpy.issubdtype(dtype, jax.numpy.inexact):
+    kind = dtype_class(dtype)
+    if kind in ("float", "complex"):
         info = jax.numpy.finfo(dtype)
-        return (jax.numpy.issubdtype(dtype, jax.numpy.complexfloating), info.maxexp, info.nmant, info.bits)
-    if jax.numpy.issubdtype(dtype, jax.numpy.integer):
+        return kind == "complex", info.maxexp, info.nmant, info.bits
+    if kind in ("int", "uint"):
         bounds = jax.numpy.iinfo(dtype)
         return False, -1, -1, bounds.bits, bounds.min < 0
     return False, -1, -1, 1, True

@@ -145,32 +145,27 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     leaves, in_tree = array_leaves((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
     made = [staged(f, in_tree, types, name) for f in branches]
-    first = made[0].program.out_types
-    for i, part in enumerate(made[1:], 1):
-        problem = differing(
-            part.fun, "result", made[0].out_tree, first, part.out_tree, part.program.out_types, "and"
-        )
+    first, out_tree = made[0].program.out_types, made[0].out_tree
+    for i, (f, part) in enumerate(zip(branches, made, strict=True)):
+        problem = differing(f, "result", out_tree, first, part.out_tree, part.program.out_types, "and")
         if problem:
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
             raise errors.TypeMismatch(
                 f"{name}: {which} must return equal structures and types:\n{problem}\n"
-                f"{given_to(name, made[0].fun, part.fun)}\n"
+                f"{given_to(name, branches[0], f)}\n"
                 "Cast or reshape the result of one of them."
             )
     captured, programs = with_common_captures([(part.program, part.captured) for part in made])
     programs = [settled(p, first) for p in programs]  # weak where the first is, as in JAX
     outs = _cond(index, *captured, *leaves, branches=tuple(programs))
-    return tree.unflatten(made[0].out_tree, outs)
+    return tree.unflatten(out_tree, outs)
 
 
 # --- loops with unknown trip count ----------------------------------------------------------------
 
 
-def _whiles_of_jax(cond_fun: Any, body_fun: Any, init_val: Any, **_: Any) -> Any:
-    return jax.lax.while_loop(cond_fun, body_fun, init_val)
-
-
-@or_by_jax(_whiles_of_jax, typed=False)  # JAX's has no reverse mode
+# not by JAX's where types have shardings, since that has no reverse mode
+@or_by_jax(lambda *args, max_steps=None, **how: jax.lax.while_loop(*args, **how), typed=False)
 def while_loop(
     cond_fun: Callable[[PyTree], PyTree],
     body_fun: Callable[[PyTree], PyTree],
@@ -225,19 +220,20 @@ def while_loop(
     alone = len(found) == test.out_tree.num_nodes == 1
     if not alone or found[0].shape or found[0].dtype != np.bool_:
         got = ", ".join(map(str, found))
+        fix = "Reduce an elementwise condition with .all() or .any(); compare numbers, as in x != 0."
         if not alone:
             got = f"({got}) in the structure {tree.spelled(test.out_tree)}"
+            fix = "Return only the condition, not a tuple or dict."
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got {got}, "
-            f"{given_to('while_loop', cond_fun)}\n"
-            + (
-                "Reduce an elementwise condition with .all() or .any(); compare numbers, as in x != 0."
-                if alone
-                else "Return only the condition, not a tuple or dict."
-            )
+            f"{given_to('while_loop', cond_fun)}\n{fix}"
         )
     if max_steps is not None:
-        return _bounded(cond_fun, body_fun, tree.unflatten(structure, init), max_steps)
+
+        def step(carry: Any, _: None) -> tuple[Any, None]:
+            return cond(cond_fun(carry), body_fun, lambda carry: carry, carry), None
+
+        return scan(step, tree.unflatten(structure, init), None, length=max_steps)[0]
     outs = _while(
         *test.captured,
         *body.captured,
@@ -248,13 +244,6 @@ def while_loop(
         body_consts=len(body.captured),
     )
     return tree.unflatten(structure, outs)
-
-
-def _bounded(cond_fun: Any, body_fun: Any, init: Any, max_steps: int) -> Any:
-    def step(carry: Any, _: None) -> tuple[Any, None]:
-        return cond(cond_fun(carry), body_fun, lambda carry: carry, carry), None
-
-    return scan(step, init, None, length=max_steps)[0]
 
 
 def fori_loop(

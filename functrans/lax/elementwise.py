@@ -1,4 +1,5 @@
-"""Those elementwise functions of `jax.lax` that are traced most often; the others are JAX's.
+"""Those elementwise functions of `jax.lax` that are traced most often, and two identities,
+`stop_gradient` and `with_sharding_constraint`; the others are JAX's.
 
 Scalars and axes of size 1 are broadcast to the shape of the other operand, as in JAX; dtypes must
 be equal (`functrans.numpy` promotes).
@@ -8,29 +9,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
+import jax
 import numpy as np
 from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 
 from functrans import errors
+from functrans import pytrees as tree
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, canonical_dtype
-from functrans.lax.arguments import check_fits, dtype_asked, integer, member, spread
+from functrans.ir.types import ArrayType, canonical_dtype, is_key_dtype
+from functrans.lax.arguments import as_array, check_fits, dtype_asked, integer, member, spread
 from functrans.primitives.base import PRIMITIVES
+from functrans.primitives.distributed.sharding import sharding_constraint
+from functrans.primitives.elementwise import selection
 from functrans.primitives.elementwise.conversion import cast, strong
 from functrans.primitives.elementwise.families import splat
+from functrans.runtime import F
 from functrans.trace import Tracer, bind, full, typeof
-from functrans.typing import Array, ArrayLike, DTypeLike
+from functrans.typing import Array, ArrayLike, DTypeLike, PyTree
 
 __all__ = [
     "AccuracyMode", "RoundingMethod", "Tolerance", "abs", "add", "cbrt", "ceil", "cos", "div", "eq",
     "erf", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "le", "log", "log1p", "log2",
     "logistic", "lt", "max", "min", "mul", "ne", "neg", "one_minus_square", "pow", "random_gamma_grad",
-    "round", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "sub", "tan", "tanh",
+    "round", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh",
+    "with_sharding_constraint",
 ]  # fmt: skip
 
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 # Defined before this module shadows the built-ins with array functions.
 _Numbers = (bool, int, float, complex, np.generic)
@@ -39,21 +45,17 @@ _Numbers = (bool, int, float, complex, np.generic)
 # --- operands -------------------------------------------------------------------------------------
 
 
-def operand(x: Any) -> Any:
-    """Convert a value to an operand of an elementwise primitive: numbers become literals."""
+def operand(x: Any, shape: tuple[int, ...] = ()) -> Any:
+    """Convert a value to an operand of an elementwise primitive: numbers become literals of a shape."""
     if x.__class__ is Tracer:
         return x
     if isinstance(x, _Numbers):
-        return splat(x, _number_type(x))
+        t = typeof(x)
+        if x.__class__ is int:
+            check_fits(x, t)
+        return splat(x, ArrayType(shape, t.dtype, t.weak_type) if shape else t)
     made = getattr(x, "__jax_array__", None)  # None also for JAX tracers
     return x if made is None else made()
-
-
-def _number_type(x: Any) -> ArrayType:
-    t = typeof(x)
-    if x.__class__ is int:
-        check_fits(x, t)
-    return t
 
 
 def operands(x: Any, y: Any) -> tuple[Any, Any]:
@@ -62,10 +64,10 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
         return x, y
     if isinstance(y, _Numbers):
         x = operand(x)
-        return x, _filled(y, typeof(x).shape)
+        return x, operand(y, typeof(x).shape)
     y = operand(y)
     if isinstance(x, _Numbers):
-        return _filled(x, typeof(y).shape), y
+        return operand(x, typeof(y).shape), y
     x = operand(x)
     a, b = typeof(x).shape, typeof(y).shape
     if a == b:
@@ -77,12 +79,6 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
     else:
         return x, y  # the primitive raises the error
     return spread(x, shape), spread(y, shape)
-
-
-def _filled(x: Any, shape: tuple[int, ...]) -> Any:
-    """Return a number as a literal of a shape."""
-    t = _number_type(x)
-    return splat(x, ArrayType(shape, t.dtype, t.weak_type))
 
 
 # --- the families ---------------------------------------------------------------------------------
@@ -100,30 +96,37 @@ class _Binary(Protocol):
     def __call__(self, x: ArrayLike, y: ArrayLike) -> Array: ...
 
 
-def documented(function: _F, name: str, does: str, example: str) -> _F:
-    """Name and document a function of `lax`; `example` is `arguments -> printed result`."""
+def documented(name: str, does: str, example: str) -> Callable[[F], F]:
+    """Return a decorator that names and documents a function of `lax`; `example` is `arguments -> printed
+    result`."""
     arguments, _, result = example.partition(" -> ")
     imports = ">>> import numpy as np\n" * ("np." in arguments)
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = (
-        f"{does}\n\nSource: `jax.lax.{name}`.\n\n"
-        f"{imports}>>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
-    )
-    return function
+
+    def decorate(function: F) -> F:
+        function.__name__ = function.__qualname__ = name
+        function.__doc__ = (
+            f"{does}\n\nSource: `jax.lax.{name}`.\n\n"
+            f"{imports}>>> from functrans import lax\n>>> print(lax.{name}({arguments}))\n{result}\n"
+        )
+        return function
+
+    return decorate
 
 
 def _unary(name: str, does: str, example: str) -> _Unary:
     """Make a function of one array."""
 
+    @documented(name, does, example)
     def function(x: ArrayLike) -> Array:
         return bind(PRIMITIVES[name], (operand(x),), {})
 
-    return documented(function, name, does, example)
+    return function
 
 
 def _accurate(name: str, does: str, example: str) -> _Accurate:
     """Make a function of one array with the keyword `accuracy`."""
 
+    @documented(name, does, example)
     def function(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
         p = PRIMITIVES[name]
         if accuracy is None:
@@ -134,16 +137,17 @@ def _accurate(name: str, does: str, example: str) -> _Accurate:
             how = member(AccuracyMode, accuracy, name, "accuracy", errors.UnsupportedChoice)
         return bind(p, (operand(x),), {"accuracy": how})
 
-    return documented(function, name, does, example)
+    return function
 
 
 def _binary(name: str, does: str, example: str) -> _Binary:
     """Make a function of two arrays."""
 
+    @documented(name, does, example)
     def function(x: ArrayLike, y: ArrayLike) -> Array:
         return bind(PRIMITIVES[name], operands(x, y), {})
 
-    return documented(function, name, does, example)
+    return function
 
 
 neg: _Unary = _unary("neg", "-x.", "2.0 -> -2.0")
@@ -173,15 +177,12 @@ tanh: _Accurate = _accurate("tanh", "The hyperbolic tangent.", "0.0 -> 0.0")
 erf: _Unary = _unary("erf", "The error function.", "0.0 -> 0.0")
 
 
+@documented(
+    "random_gamma_grad",
+    "The derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.",
+    "1.0, 2.0 -> 1.63169...",
+)
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
-    """Return the derivative in a of a sample x of the gamma distribution, P(a, x) held fixed.
-
-    Source: `jax.lax.random_gamma_grad`.
-
-    >>> from functrans import lax
-    >>> print(lax.random_gamma_grad(1.0, 2.0))
-    1.63169...
-    """
     a, x = operands(a, x)  # JAX implements the operation with loops
     return strong(bind(PRIMITIVES["random_gamma_grad"], (a, cast(x, typeof(a).dtype)), {}))
 
@@ -204,15 +205,8 @@ ge: _Binary = _binary("ge", "x >= y.", "1, 2 -> False")
 # --- with parameters ------------------------------------------------------------------------------
 
 
+@documented("mul", "x * y; with `out_dtype`, cast both to it first.", "2.0, 3.0 -> 6.0")
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Array:
-    """Return x * y; with `out_dtype`, cast both to it first.
-
-    Source: `jax.lax.mul`.
-
-    >>> from functrans import lax
-    >>> print(lax.mul(2.0, 3.0))
-    6.0
-    """
     x, y = operands(x, y)
     if out_dtype is not None:
         convert, dtype = PRIMITIVES["convert_element_type"], canonical_dtype(dtype_asked(out_dtype))
@@ -220,53 +214,77 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: DTypeLike | None = None) -> Ar
     return bind(PRIMITIVES["mul"], (x, y), {})
 
 
+@documented("integer_pow", "x to the power y, a Python integer.", "2.0, -3 -> 0.125")
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """Return x to the power of a Python integer.
-
-    Source: `jax.lax.integer_pow`.
-
-    >>> from functrans import lax
-    >>> print(lax.integer_pow(2.0, -3))
-    0.125
-    """
     return bind(PRIMITIVES["integer_pow"], (operand(x),), {"y": integer(y, "integer_pow", "y")})
 
 
+@documented("log2", "The logarithm to base 2; JAX has it from 0.11 on.", "8.0 -> 3.0")
 def log2(x: ArrayLike, *, accuracy: Tolerance | AccuracyMode | None = None) -> Array:
-    """Return the logarithm to base 2.
-
-    Source: `jax.lax.log2`, from JAX 0.11 on.
-
-    >>> from functrans import lax
-    >>> print(lax.log2(8.0))
-    3.0
-    """
     y = log(x, accuracy=accuracy)
     return div(y, full(math.log(2), typeof(y)))
 
 
+@documented(
+    "round",
+    "The nearest integer; `rounding_method` decides how halves are rounded.",
+    "2.5, lax.RoundingMethod.TO_NEAREST_EVEN -> 2.0",
+)
 def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """Round to the nearest integer; `rounding_method` decides how halves are rounded.
-
-    Source: `jax.lax.round`.
-
-    >>> from functrans import lax
-    >>> print(lax.round(2.5), lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN))
-    3.0 2.0
-    """
     how = int(RoundingMethod[member(RoundingMethod, rounding_method, "round", "rounding_method")])
     return bind(PRIMITIVES["round"], (operand(x),), {"rounding_method": how})
 
 
+@documented(
+    "select_n",
+    "Select from `cases[which]`, elementwise; `which` is boolean or integer.",
+    "2, 10.0, 20.0, 30.0 -> 30.0",
+)
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Select from `cases[which]`, elementwise; `which` is boolean or integer.
-
-    Source: `jax.lax.select_n`.
-
-    >>> from functrans import lax
-    >>> print(lax.select_n(2, 10.0, 20.0, 30.0))
-    30.0
-    """
     if not cases:
         raise errors.InvalidArgument(f"select_n: at least one case is needed, {here()}")
     return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})
+
+
+# --- identities -----------------------------------------------------------------------------------
+
+
+def stop_gradient(x: PyTree) -> PyTree:
+    """Return a pytree unchanged, but treat it as constant in differentiation.
+
+    Source: `jax.lax.stop_gradient`.
+
+    >>> import functrans as ft
+    >>> from functrans import lax
+    >>> print(ft.grad(lambda x: lax.mul(x, lax.stop_gradient(x)))(3.0))
+    3.0
+    """
+    return tree.map(_stopped, x)
+
+
+def _stopped(x: Any) -> Any:
+    x = operand(x)
+    return x if is_key_dtype(typeof(x).dtype) else bind(selection.stop_gradient, (x,), {})
+
+
+def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
+    """Constrain the sharding of arrays.
+
+    Arguments:
+      x: pytree of arrays.
+      shardings: a `jax.sharding.Sharding`, or a pytree (or prefix) of them.
+
+    Returns:
+      x, with these shardings.
+
+    Source: `jax.lax.with_sharding_constraint`.
+
+    Example:
+      >>> import functrans as ft, functrans.numpy as jnp
+      >>> from functrans import lax
+      >>> where = ft.NamedSharding(ft.make_mesh((1,), ("i",)), ft.P("i"))
+      >>> print(lax.with_sharding_constraint(jnp.arange(3), where))
+      [0 1 2]
+    """
+    filled = jax.tree.broadcast(shardings, x)
+    return tree.map(lambda leaf, s: sharding_constraint(as_array(leaf), sharding=s), x, filled)

@@ -97,26 +97,18 @@ def scan(
     outs = made.program.out_types
     k = carry_tree.num_leaves
     check_carry(operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
-    params = {"reverse": True} if reverse else {}
-    results = _scan(
-        *made.captured,
-        *carry,
-        *arrays,
-        program=made.program,
-        length=n,
-        consts=len(made.captured),
-        carry=m,
-        **params,
-        **({"unroll": unroll} if unroll > 1 else {}),
-    )
-    return tree.unflatten(made.out_tree, results)
+    params: dict[str, Any] = {"program": made.program, "length": n, "consts": len(made.captured), "carry": m}
+    params |= {"reverse": True} if reverse else {}
+    params |= {"unroll": unroll} if unroll > 1 else {}
+    return tree.unflatten(made.out_tree, _scan(*made.captured, *carry, *arrays, **params))
 
 
 def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
     """Return the number of steps."""
     types = [typeof(x) for x in arrays]
-    for path, t in zip(tree.path_names(xs, "xs"), types, strict=True):
+    for i, t in enumerate(types):
         if not t.shape:
+            path = tree.path_names(xs, "xs")[i]
             raise invalid(name, f"{path} must have a leading axis to loop over, got {t}")
     if length is not None:
         try:
@@ -174,28 +166,18 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
     size = operator.index(batch_size)
     if size < 1:
         raise invalid("map", f"batch_size must be >= 1, got {batch_size}")
-    whole = n // size
+    end = n - n % size
+
+    def rows(x: Any) -> Any:
+        return reshape(slice_axis(x, 0, 0, end), shape=(end // size, size, *typeof(x).shape[1:]))
 
     parts = []
-    if whole:
-        shaped = [
-            reshape(slice_axis(x, 0, 0, whole * size), shape=(whole, size, *typeof(x).shape[1:]))
-            for x in arrays
-        ]
-        rows = tree.unflatten(structure, shaped)
-        done = scan(made_of(f, _rows, "map"), (), rows)[1]
-        parts.append(tree.map(_merged, done))
+    if end:
+        done = scan(made_of(f, _rows, "map"), (), tree.unflatten(structure, [rows(x) for x in arrays]))[1]
+        parts.append(tree.map(lambda y: reshape(y, shape=(end, *typeof(y).shape[2:])), done))
     if n % size or not n:
-        rest = [slice_axis(x, 0, whole * size, n) for x in arrays]
-        parts.append(_batched(f, tree.unflatten(structure, rest)))
-    if len(parts) == 1:
-        return parts[0]
-    return tree.map(lambda x, y: concatenate(x, y, dimension=0), *parts)
-
-
-def _merged(x: Any) -> Any:
-    a, b, *rest = typeof(x).shape
-    return reshape(x, shape=(a * b, *rest))
+        parts.append(_batched(f, tree.unflatten(structure, [slice_axis(x, 0, end, n) for x in arrays])))
+    return parts[0] if len(parts) == 1 else tree.map(lambda x, y: concatenate(x, y, dimension=0), *parts)
 
 
 def _row(f: Any, _: Any, x: Any) -> tuple[Any, Any]:

@@ -24,10 +24,6 @@ def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
 
 
 class _Reduction(Protocol):
-    def __call__(self, operand: ArrayLike, axes: Sequence[int]) -> Array: ...
-
-
-class _PlacedReduction(Protocol):
     def __call__(self, operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array: ...
 
 
@@ -36,31 +32,19 @@ def _reduction(name: str, what: str, example: str, weak: bool = True) -> _Reduct
     be weakly typed."""
     primitive = PRIMITIVES[name]
 
-    def reduction(operand: ArrayLike, axes: Sequence[int]) -> Array:
-        x = as_array(operand)
-        return primitive(x if weak else strong(x), axes=_axes(axes, len(x.shape), name))
-
-    return documented(reduction, name, f"{what} over the axes `axes`.", example)
-
-
-def _placed_reduction(name: str, what: str, example: str) -> _PlacedReduction:
-    """Make a reduction with the keyword `out_sharding`."""
-    plain = _reduction(name, what, example)
-
+    @documented(name, f"{what} over the axes `axes`.", example)
     def reduction(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array:
-        return placed(plain(operand, axes), out_sharding)
+        x = as_array(operand)
+        y = primitive(x if weak else strong(x), axes=_axes(axes, len(x.shape), name))
+        return placed(y, out_sharding)
 
-    return documented(reduction, name, f"{what} over the axes `axes`.", example)
+    return reduction
 
 
-reduce_sum: _PlacedReduction = _placed_reduction("reduce_sum", "Sum", "np.ones((2, 3)), (1,) -> [3. 3.]")
+reduce_sum: _Reduction = _reduction("reduce_sum", "Sum", "np.ones((2, 3)), (1,) -> [3. 3.]")
 reduce_prod: _Reduction = _reduction("reduce_prod", "Multiply", "np.array([2, 3]), (0,) -> 6")
-reduce_max: _PlacedReduction = _placed_reduction(
-    "reduce_max", "Take the largest element", "np.array([2, 3]), (0,) -> 3"
-)
-reduce_min: _PlacedReduction = _placed_reduction(
-    "reduce_min", "Take the smallest element", "np.array([2, 3]), (0,) -> 2"
-)
+reduce_max: _Reduction = _reduction("reduce_max", "Take the largest element", "np.array([2, 3]), (0,) -> 3")
+reduce_min: _Reduction = _reduction("reduce_min", "Take the smallest element", "np.array([2, 3]), (0,) -> 2")
 _BITS = "of booleans or bits"
 reduce_and: _Reduction = _reduction("reduce_and", f"`and` {_BITS}", "np.array([2, 3]), (0,) -> 2", weak=False)
 reduce_or: _Reduction = _reduction("reduce_or", f"`or` {_BITS}", "np.array([2, 3]), (0,) -> 3", weak=False)

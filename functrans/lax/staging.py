@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 
@@ -18,7 +18,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import CachePerFunction
 from functrans.ir.program import Program, hoist_constants
-from functrans.ir.source import brief_with_type, here, location
+from functrans.ir.source import brief_with_type, here
 from functrans.ir.types import ArrayType, promote
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
@@ -26,10 +26,9 @@ from functrans.primitives.calls.jit import speaks_of_others_axes
 from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import FlatFunction, function_name, refused
+from functrans.pytrees.functions import FlatFunction, function_name, refused, where_defined
+from functrans.runtime import F
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Staged(NamedTuple):
@@ -38,7 +37,6 @@ class Staged(NamedTuple):
     program: Program
     captured: tuple[Any, ...]
     out_tree: Any
-    fun: Callable[..., Any]
 
 
 # function -> its programs. Entries must not hold the function, or it would never be freed.
@@ -73,11 +71,11 @@ def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], op
             raise errors.TypeMismatch(
                 f"{name}: {error}. It is {given_to(name, fun)}\n{name} calls {_CALLS[name]}."
             ) from None
-        found = (*hoist_constants(program), flat.out_tree)
-        traced = any(isinstance(x, AnyTracer) for x in found[1])
+        found = Staged(*hoist_constants(program), flat.out_tree)
+        traced = any(isinstance(x, AnyTracer) for x in found.captured)
         if not traced and not speaks_of_others_axes(program):
             found = known.keep(key, found)
-    return Staged(found[0], found[1], found[2], fun)
+    return found
 
 
 # user's function -> {call: the function built from both}
@@ -118,12 +116,12 @@ def operation_of(fun: Callable[..., Any], usual: str) -> str:
     return fun.operation if fun.__class__ is Made else usual
 
 
-def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[_F], _F]:
+def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[F], F]:
     """Wrap an operation or a transformation: run JAX's, `theirs`, where sizes are symbols
     (`jax.export`), if a function uses a reference (`new_ref`) made outside of it or gets one, and, if
     `typed`, where types have shardings."""
 
-    def decorate(ours: _F) -> _F:
+    def decorate(ours: F) -> F:
         @functools.wraps(ours)
         def call(*args: Any, **kwargs: Any) -> Any:
             if typed and traced_by_jax():
@@ -205,13 +203,8 @@ def differing(
         was, now = tree.spelled(wanted), tree.spelled(given)
         return f"    {what} has the structure {was}, but {name} returned {now}"
     names = tree.path_names(tree.unflatten(wanted, list(want)), what)
-    return "\n".join(
-        [
-            f"    {name}: {a} {between} {b}"
-            for name, a, b in zip(names, want, have, strict=True)
-            if not a.same(b)
-        ]
-    )
+    rows = zip(names, want, have, strict=True)
+    return "\n".join([f"    {name}: {a} {between} {b}" for name, a, b in rows if not a.same(b)])
 
 
 def check_carry(
@@ -238,10 +231,5 @@ def check_function(fun: Any, operation: str, name: str) -> None:
 def given_to(operation: str, *funs: Callable[..., Any]) -> str:
     """Return the end of an error message: where the functions of an operation are defined, and
     where they were passed to it."""
-    places = []
-    for fun in map(users, funs):
-        code = getattr(fun, "__code__", None)
-        code = code or getattr(getattr(fun, "func", None), "__code__", None)
-        places.append(location((code, 0, "")) if code is not None else function_name(fun))
-    defined = " and ".join(dict.fromkeys(places))
+    defined = " and ".join(dict.fromkeys([where_defined(users(fun)) for fun in funs]))
     return f"defined at {defined}\nand given to {operation} {here()}"

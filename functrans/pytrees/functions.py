@@ -11,7 +11,7 @@ import jax
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import brief_with_type, definition, describe, here, is_users, user_source
+from functrans.ir.source import brief_with_type, definition, describe, here, is_users, location, user_source
 from functrans.ir.tracebacks import frames, raised_at
 from functrans.tracer import CALLS, Tracer, typeof
 
@@ -148,6 +148,12 @@ def function_name(fun: Any) -> str:
     fun = _innermost(fun)
     name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
     return name or type(fun).__qualname__
+
+
+def where_defined(fun: Any) -> str:
+    """Return the source line where a function is defined; its name if it has none."""
+    code = getattr(_innermost(inspect.unwrap(fun)), "__code__", None)
+    return function_name(fun) if code is None else location((code, 0, ""))
 
 
 def _innermost(fun: Any) -> Any:

@@ -292,6 +292,16 @@ def test_vmap_takes_references():
         jax.tree.map(same, mapped(ft, axis), want)
 
 
+def test_an_error_about_mapped_references_names_the_users_function():
+    with pytest.raises(ft.errors.BatchSizeMismatch, match="vmap of written: "):
+        ft.vmap(written)(jax.new_ref(X), J.arange(X.size + 1.0))
+
+
+def written(own: Any, x: Any) -> Any:
+    own[...] = x
+    return x
+
+
 @pytest.mark.parametrize("jit", [jax.jit, ft.jit])
 def test_jaxs_vmap_and_grad_inside_take_references(jit):
     def f(x: Any) -> Any:

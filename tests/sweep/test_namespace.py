@@ -42,6 +42,7 @@ ARGUMENTS_ADDED: dict[str, set[str]] = {
     "lax.cond": {"linear"},
     "lax.fori_loop": {"max_steps"},  # reverse mode through loops
     "lax.while_loop": {"max_steps"},
+    **{f"lax.reduce_{name}": {"out_sharding"} for name in ("and", "or", "prod", "xor")},
 }
 if not NEWER:  # what JAX 0.11 added
     ARGUMENTS_ADDED |= {
