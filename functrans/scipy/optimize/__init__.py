@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from functrans.loading import lazily as _lazily
 
 if TYPE_CHECKING:
-    from functrans.scipy.optimize.minimizers import OptimizeResults as OptimizeResults
+    from jax.scipy.optimize import OptimizeResults as OptimizeResults
+
     from functrans.scipy.optimize.minimizers import minimize as minimize
 else:
     __getattr__, __dir__, __all__ = _lazily(
         __name__,
-        {"functrans.scipy.optimize.minimizers": "OptimizeResults minimize"},
+        {"jax.scipy.optimize": "OptimizeResults", "functrans.scipy.optimize.minimizers": "minimize"},
         shown="functrans.ir.tracebacks.shown",
     )

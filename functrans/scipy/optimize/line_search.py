@@ -37,24 +37,14 @@ class Point(NamedTuple):
     gradient: Any
 
 
-class Found(NamedTuple):
-    """The result of a line search. status: 0 accepted, 1 zoom failed, 3 no interval found."""
-
-    failed: Any
-    status: Any
-    step: Any
-    value: Any
-    gradient: Any
-    evaluations: Any
-
-
 Line = Callable[[Any], Point]
 
 
 def line_search(
     fun: Callable[[Any], Any], x: Any, p: Any, value: Any, gradient: Any, first: Any, most: Any
-) -> Found:
-    """Search from x along p, doubling the step `first` at most `most` times."""
+) -> tuple[Point, Any, Any]:
+    """Search from x along p, doubling the step `first` at most `most` times. Return the point; a status:
+    0 accepted, 1 zoom failed, 3 no interval found; and the number of evaluations."""
     origin = Point(jnp.zeros((), jnp.finfo(p.dtype).dtype), value, _slope(gradient, p), gradient)
 
     def at(step: Any) -> Point:
@@ -63,9 +53,8 @@ def line_search(
 
     tried = _bracket(at, origin, first, most)
     end = _zoom(at, origin, tried)
-    best = end.low
     status = jnp.where(end.failed, 1, jnp.where(end.accepted, 0, 3))
-    return Found(~end.accepted, status, _no_vanishing(best.step), best.value, best.gradient, tried.i + end.j)
+    return end.low._replace(step=_no_vanishing(end.low.step)), status, tried.i + end.j
 
 
 def _slope(gradient: Any, p: Any) -> Any:

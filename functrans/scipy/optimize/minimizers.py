@@ -10,8 +10,11 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from jax.scipy.optimize import OptimizeResults
+
 import functrans.numpy as jnp
 from functrans import errors, lax
+from functrans import pytrees as tree
 from functrans.api.derivatives import value_and_grad
 from functrans.api.jit import jit
 from functrans.ir.source import brief, here
@@ -21,12 +24,12 @@ from functrans.scipy.optimize.line_search import dot, line_search, ratio
 from functrans.trace import typeof
 from functrans.typing import ArrayLike
 
-# --- BFGS -----------------------------------------------------------------------------------------
+# --- what the methods have in common --------------------------------------------------------------
 
 
-class BFGSState(NamedTuple):
-    """The state of the search. status: 0 converged, 1 out of iterations, 2 + the status of the line
-    search if it failed."""
+class State(NamedTuple):
+    """The state of a search. memory: what its method knows of the Hessian. status: as `minimize` returns
+    it; of a BFGS search that goes on, that of the line search."""
 
     converged: Any
     failed: Any
@@ -35,9 +38,33 @@ class BFGSState(NamedTuple):
     x: Any
     value: Any
     gradient: Any
-    inverse: Any  # [d, d] estimate of the inverse Hessian
-    previous: Any  # the previous value, which determines the first step
+    memory: Any
     status: Any
+
+
+def _start(fun: Callable[[Any], Any], x0: Any) -> State:
+    value, gradient = value_and_grad(fun)(x0)
+    no = jnp.array(False)
+    return State(no, no, 0, 1, x0, value, gradient, None, 0)
+
+
+def _moved(fun: Callable[[Any], Any], s: State, p: Any, first: Any, most: int) -> tuple[State, Any, Any]:
+    """Search along p from the step `first`. Return the state there, with the status of the line search;
+    the way there; and the change of the gradient."""
+    end, status, evaluations = line_search(fun, s.x, p, s.value, s.gradient, first, most)
+    move = end.step.astype(p.dtype) * p
+    there = s._replace(
+        iterations=s.iterations + 1,
+        evaluations=s.evaluations + evaluations,
+        x=s.x + move,
+        value=end.value,
+        gradient=end.gradient,
+        status=status,
+    )
+    return there, move, end.gradient - s.gradient
+
+
+# --- BFGS -----------------------------------------------------------------------------------------
 
 
 def minimize_bfgs(
@@ -47,48 +74,28 @@ def minimize_bfgs(
     norm: Any = jnp.inf,
     gtol: Any = 1e-5,
     line_search_maxiter: int = 10,
-) -> BFGSState:
-    """Step along -H g, and estimate the inverse Hessian H from the changes of the gradient g."""
+) -> State:
+    """Step along -H g, and estimate the inverse Hessian H from the changes of the gradient g. The memory
+    is H [d, d], and the previous value, which determines the first step."""
     d = x0.shape[0]
     most = 200 * d if maxiter is None else maxiter
-    value, gradient = value_and_grad(fun)(x0)
 
     def small(gradient: Any) -> Any:
         return jnp.linalg.norm(gradient, ord=norm) < gtol
 
-    def going(s: BFGSState) -> Any:
+    def going(s: State) -> Any:
         return ~s.converged & ~s.failed & (s.iterations < most)
 
-    def step(s: BFGSState) -> BFGSState:
-        p = -dot(s.inverse, s.gradient)
-        found = line_search(fun, s.x, p, s.value, s.gradient, _first_step(s, p), line_search_maxiter)
-        move = found.step * p
-        return BFGSState(
-            small(found.gradient),
-            found.failed,
-            s.iterations + 1,
-            s.evaluations + found.evaluations,
-            s.x + move,
-            found.value,
-            found.gradient,
-            _updated(s.inverse, move, found.gradient - s.gradient),
-            s.value,
-            found.status,
-        )
+    def step(s: State) -> State:
+        inverse, previous = s.memory
+        p = -dot(inverse, s.gradient)
+        there, move, change = _moved(fun, s, p, _first_step(s, p, previous), line_search_maxiter)
+        memory = (_updated(inverse, move, change), s.value)
+        return there._replace(converged=small(there.gradient), failed=there.status > 0, memory=memory)
 
-    start = BFGSState(
-        small(gradient),
-        jnp.array(False),
-        0,
-        1,
-        x0,
-        value,
-        gradient,
-        jnp.eye(d, dtype=x0.dtype),
-        value + _length(gradient) / 2,
-        0,
-    )
-    end = lax.while_loop(going, step, start)
+    start = _start(fun, x0)
+    memory = (jnp.eye(d, dtype=x0.dtype), start.value + _length(start.gradient) / 2)
+    end = lax.while_loop(going, step, start._replace(converged=small(start.gradient), memory=memory))
     failure = jnp.where(end.failed, 2 + end.status, -1)
     stopped = jnp.where(end.iterations == most, 1, failure)
     return end._replace(status=jnp.where(end.converged, 0, stopped))
@@ -101,10 +108,10 @@ def _length(v: Any) -> Any:
     return jnp.where(there, jnp.sqrt(jnp.where(there, squares, 1)), 0)
 
 
-def _first_step(s: BFGSState, p: Any) -> Any:
+def _first_step(s: State, p: Any, previous: Any) -> Any:
     """Return the step that would repeat the last change of the value; at most Newton's step, 1."""
     slope = dot(s.gradient, p)
-    step = 1.01 * 2 * (s.value - s.previous) / slope
+    step = 1.01 * 2 * (s.value - previous) / slope
     return jnp.where(step > 1, 1.0, step)
 
 
@@ -131,22 +138,6 @@ class History(NamedTuple):
     weights: Any
 
 
-class LBFGSState(NamedTuple):
-    """The state of the search. status: 0 nominal; out of 1 iterations, 2 evaluations, 3 gradients;
-    4 insufficient progress; 5 the line search failed. After a last step of length 0 its ratios are 0."""
-
-    converged: Any
-    failed: Any
-    iterations: Any
-    evaluations: Any
-    x: Any
-    value: Any
-    gradient: Any
-    history: History
-    scale: Any
-    status: Any
-
-
 def minimize_lbfgs(
     fun: Callable[[Any], Any],
     x0: Any,
@@ -158,57 +149,40 @@ def minimize_lbfgs(
     maxfun: float | None = None,
     maxgrad: float | None = None,
     maxls: int = 20,
-) -> LBFGSState:
-    """Step along -H g, with H recomputed from the last `maxcor` steps."""
+) -> State:
+    """Step along -H g, with H recomputed from the last `maxcor` steps. The memory is these steps, and a
+    scale; after a last step of length 0 its ratios are 0."""
     d = x0.shape[0]
     if maxiter is None and maxfun is None and maxgrad is None:
         maxiter = 200 * d
     limits = [(3, maxgrad), (2, maxfun), (1, maxiter)]
-    value, gradient = value_and_grad(fun)(x0)
 
-    def step(s: LBFGSState) -> LBFGSState:
-        p = _direction(s.history, s.scale, s.gradient)
-        found = line_search(fun, s.x, p, s.value, s.gradient, 1.0, maxls)
-        move, change = found.step.astype(p.dtype) * p, found.gradient - s.gradient
+    def step(s: State) -> State:
+        history, scale = s.memory
+        there, move, change = _moved(fun, s, _direction(history, scale, s.gradient), 1.0, maxls)
         curvature = jnp.real(dot(change, move))
-        counts = {1: s.iterations, 2: s.evaluations, 3: s.evaluations}
-        status = jnp.where(s.value - found.value < ftol, 4, 0)
+        new = History(move, change, ratio(1, curvature, 0))
+        memory = (
+            tree.map(_pushed, history, new),
+            ratio(curvature, jnp.real(dot(jnp.conj(change), change)), 0),
+        )
+        status = jnp.where(s.value - there.value < ftol, 4, 0)
         for code, most in limits:
             if most is not None:
-                status = jnp.where(counts[code] >= most, code, status)
-        status = jnp.where(found.failed, 5, status)
-        converged = jnp.linalg.norm(found.gradient, ord=norm) < gtol
-        return LBFGSState(
-            converged,
-            (status > 0) & ~converged,
-            s.iterations + 1,
-            s.evaluations + found.evaluations,
-            s.x + move,
-            found.value,
-            found.gradient,
-            History(
-                _pushed(s.history.moves, move),
-                _pushed(s.history.changes, change),
-                _pushed(s.history.weights, ratio(1, curvature, 0)),
-            ),
-            ratio(curvature, jnp.real(dot(jnp.conj(change), change)), 0),
-            jnp.where(converged, 0, status),
+                status = jnp.where((s.iterations if code == 1 else s.evaluations) >= most, code, status)
+        status = jnp.where(there.status > 0, 5, status)
+        converged = jnp.linalg.norm(there.gradient, ord=norm) < gtol
+        return there._replace(
+            converged=converged,
+            failed=(status > 0) & ~converged,
+            memory=memory,
+            status=jnp.where(converged, 0, status),
         )
 
     rows = jnp.zeros((maxcor, d), x0.dtype)
     real = jnp.finfo(x0.dtype).dtype
-    start = LBFGSState(
-        jnp.array(False),
-        jnp.array(False),
-        0,
-        1,
-        x0,
-        value,
-        gradient,
-        History(rows, rows, jnp.zeros(maxcor, real)),
-        jnp.ones((), real),
-        0,
-    )
+    memory = (History(rows, rows, jnp.zeros(maxcor, real)), jnp.ones((), real))
+    start = _start(fun, x0)._replace(memory=memory)
     return lax.while_loop(lambda s: ~s.converged & ~s.failed, step, start)
 
 
@@ -238,27 +212,6 @@ METHODS: dict[str, Callable[..., Any]] = {
     "bfgs": minimize_bfgs,
     "l-bfgs-experimental-do-not-rely-on-this": minimize_lbfgs,
 }
-
-
-class OptimizeResults(NamedTuple):
-    """The result of `minimize`.
-
-    x: [n] the last point. success: whether it converged. status: 0 if so, else why it ended. fun,
-    jac: the value and the gradient at x. hess_inv: [n, n] estimate of the inverse Hessian (BFGS).
-    nfev, njev, nit: the numbers of function evaluations, gradient evaluations and iterations.
-
-    Source: `jax.scipy.optimize.OptimizeResults`.
-    """
-
-    x: Any
-    success: Any
-    status: Any
-    fun: Any
-    jac: Any
-    hess_inv: Any
-    nfev: Any
-    njev: Any
-    nit: Any
 
 
 def minimize(
@@ -335,7 +288,7 @@ def minimize(
         end.status,
         end.value,
         end.gradient,
-        getattr(end, "inverse", None),
+        end.memory[0] if run is minimize_bfgs else None,
         end.evaluations,
         end.evaluations,
         end.iterations,
