@@ -7,7 +7,8 @@ In: an index as the user wrote it. Out: its hashable structure, a cache key for 
     (start, stop, step)     a slice; ints or None
     None, Ellipsis          themselves
     ("array", shape)        an integer array; of a mask, one per axis, and the axis' size as a third
-    ("flag", shape)         a single bool, which NumPy takes as an index along a new axis
+    ("flag", shape)         a single bool, which NumPy takes as an index along a new axis: that index
+                            is of one element, or none; it is not among the arrays
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _bounds(*parts: Any) -> Exception:
 def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
     """Parse an entry other than an int, a slice or a traced integer."""
     if isinstance(item, (bool, np.bool_)):
-        return _flag(item, entries, arrays)
+        return entries.append(("flag", (int(item),)))
     if isinstance(item, (int, np.integer)):
         return entries.append(int(item))
     if isinstance(item, (list, tuple)):
@@ -115,12 +116,6 @@ def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
         )
 
 
-def _flag(value: Any, entries: list[Any], arrays: list[Any]) -> None:
-    zeros = np.zeros(int(value), np.int32)
-    entries.append(("flag", zeros.shape))
-    arrays.append(zeros)
-
-
 def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
     """Parse a boolean mask, as the integer arrays of the indices where it is true."""
     value = concrete_value(mask)
@@ -133,11 +128,11 @@ def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
         )
     value = np.asarray(value)
     if value.ndim == 0:
-        return _flag(value, entries, arrays)
+        entries.append(("flag", (int(value),)))
+        return
     for places, n in zip(np.nonzero(value), value.shape, strict=True):
         entries.append(("array", places.shape, n))
         arrays.append(places)
-    return None
 
 
 def from_sequence(items: Any) -> Any:

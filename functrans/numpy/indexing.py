@@ -16,7 +16,7 @@ from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
-from functrans.numpy.index_plans import Reading, index_array, index_dtype, reading, wrapped, writing
+from functrans.numpy.index_plans import index_array, index_dtype, reading, wrapped, writing
 from functrans.numpy.index_structure import from_sequence, structure
 from functrans.numpy.promotion import (
     SCALARS,
@@ -77,20 +77,18 @@ def getitem(
     if not by_window:
         parts, arrays = _ints_as_arrays(parts, arrays)
     plan = reading(t.shape, parts, by_window, wrap)
-    if plan.expand is not None:
-        x = reshape(x, shape=plan.expand)
     if plan.cut is not None:
         x = slice_(x, **plan.cut)
     if plan.reverse:
         x = rev(x, dimensions=plan.reverse)
     if plan.window is not None:
-        x = _window(x, plan, arrays, wrap)
-    elif plan.axes is not None:
+        x = _window(x, *plan.window, arrays, wrap)
+    elif plan.indices is not None:
         how = promises(mode, indices_are_sorted, unique_indices)
         if mode == FILL and fill is not None:
             how["fill"] = fill
-        i = index_array(plan.columns, plan.index_shape, 0, arrays, wrap, index_dtype(t.shape))
-        x = gather(x, i, **plan.axes, **how)
+        i = index_array(plan.indices, arrays, wrap, index_dtype(t.shape))
+        x = gather(x, i, **plan.indices.axes, **how)
     return x if plan.out is None else reshape(x, shape=plan.out)
 
 
@@ -103,29 +101,26 @@ def _has_window(index: Any) -> bool:
 def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
     """Convert static ints to scalar arrays: in mode "fill_or_drop" they may be out of bounds."""
     given = iter(arrays)
-    kept, made = [], []
+    made: list[Any] = []
     for part in parts:
         if part.__class__ is int:
-            kept.append(("array", ()))
             made.append(np.array(part))
-        else:
-            kept.append(part)
-            if part.__class__ is tuple and part[0].__class__ is str:
-                made.append(next(given))
-    return tuple(kept), made
+        elif part.__class__ is tuple and part[0] == "array":
+            made.append(next(given))
+    return tuple([("array", ()) if p.__class__ is int else p for p in parts]), made
 
 
-def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
-    starts, sizes = plan.window  # type: ignore[misc]
+def _window(x: Any, starts: Sequence[Any], sizes: Any, arrays: Sequence[Any], wrap: bool) -> Any:
     dtype = index_dtype(typeof(x).shape)
-    given = iter(zip(arrays, plan.columns, strict=True))
+    given = iter(arrays)
     made: list[Any] = []
     for start in starts:
-        if start is None:
-            i, n = next(given)
-            signed = dtype_class(typeof(i).dtype) == "int"
-            i = cast_to(i, dtype)
-            start = wrapped(i, (n,)) if wrap and signed else i
+        if start.__class__ is int:
+            n, start = start, next(given)
+            signed = dtype_class(typeof(start).dtype) == "int"
+            start = cast_to(start, dtype)
+            if wrap and signed:
+                start = wrapped(start, (n,))
         made.append(start)
     return dynamic_slice(x, *made, sizes=sizes)
 
@@ -182,21 +177,16 @@ def write(
         out, values = promote_dtypes((x, values), name)
         values = _reshaped(expand(values, plan.value), plan.slices)
     _warn_of_cast(out, values, t)
-    if plan.expand is not None:
-        out = reshape(out, shape=plan.expand)
     if plan.window is not None and primitive is scatter:
-        out = dynamic_update_slice(out, _reshaped(values, plan.axes["sizes"]), *plan.window)
+        out = dynamic_update_slice(out, _reshaped(values, plan.indices.axes["sizes"]), *plan.window)
     else:
-        dtype = index_dtype(t.shape)
-        i = index_array(plan.columns, plan.index_shape, plan.after, arrays, wrap, dtype)
+        i = index_array(plan.indices, arrays, wrap, index_dtype(t.shape))
         how = promises(
             mode,
             indices_are_sorted or plan.sorted,
             unique_indices or plan.unique or set(typeof(i).shape[:-1]) <= {1},
         )
-        out = primitive(out, i, values, **plan.axes, **how)
-    if plan.expand is not None:
-        out = reshape(out, shape=t.shape)
+        out = primitive(out, i, values, **plan.indices.axes, **how)
     return materialize(cast(out, t.dtype, t.weak_type))
 
 
