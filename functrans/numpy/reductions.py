@@ -25,16 +25,17 @@ from functrans.numpy.promotion import (
     inexact_dtype,
     invalid,
     mask_of,
+    of_jax,
     scalar,
     user_dtype,
     value_of,
 )
 from functrans.numpy.selecting import where as select_where
-from functrans.numpy.ufuncs import refuse_out, truth
+from functrans.numpy.ufuncs import refuse_out
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.complex_numbers import conj, real
 from functrans.primitives.elementwise.conversion import real_dtype
-from functrans.primitives.elementwise.families import add, div, gt, mul, square, sub
+from functrans.primitives.elementwise.families import div, gt, mul, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import sqrt
 from functrans.primitives.reductions.folds import reduce_sum, wide_dtype
@@ -110,24 +111,15 @@ def sum(
     axes = axes_of(axis, len(t.shape), "sum")
     if dtype is initial is where is None and _is_plain(t):
         return _summed(a, axes, keepdims)
-    if dtype is not None:
-        result = user_dtype(dtype)
-    elif promote_integers:
-        result = wide_integer(t.dtype)
-    else:
-        result = np.dtype("int32") if t.dtype == bool else t.dtype
-    if result is BOOL:  # truth values, accumulated as integers
-        a = truth(a, "sum")
-    x = cast(a, wide_integer(result) if result is BOOL else wide_dtype(result) if dtype is None else result)
+    result = wide_integer(t.dtype) if dtype is None else user_dtype(dtype)
+    if initial is not None or not promote_integers or result is BOOL:
+        return of_jax("sum")(
+            array_of(a, "sum"), axis, dtype, None, keepdims, initial, where, promote_integers
+        )
+    x = cast(a, wide_dtype(result) if dtype is None else result)
     if where is not None:
         x = select_where(mask_of(where, "sum"), x, literal(0, typeof(x).update(shape=())))
-    x = _summed(x, axes, keepdims)
-    if initial is not None:
-        start = value_of(initial, "sum")
-        if typeof(start).ndim:
-            raise invalid("sum", f"initial must be a number, got {typeof(start)}")
-        x = add(*align(x, cast(start, typeof(x).dtype), "sum"))
-    return materialize(truth(x, "sum") if result is BOOL else cast(x, result))
+    return materialize(cast(_summed(x, axes, keepdims), result))
 
 
 # --- moments --------------------------------------------------------------------------------------
@@ -164,16 +156,16 @@ def mean(
     axes = axes_of(axis, t.ndim, "mean")
     total = sum(a, axes, wide, where=where)
     if where is None:
-        n = scalar(_count(t, axes), typeof(total))
+        n: Any = scalar(_count(t, axes), typeof(total))
     else:
-        n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
+        n = _included(where, t, axes, wide, "mean")
     result = cast(div(total, n), out_dtype)
     return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
 
-def included(where: Any, t: ArrayType, name: str) -> Any:
-    """Return the mask `where`, broadcast to the shape of the operand."""
-    return expand(mask_of(where, name), t.shape)
+def _included(where: Any, t: ArrayType, axes: tuple[int, ...], dtype: Any, name: str) -> Any:
+    """Return the number of elements that are included, of a dtype."""
+    return cast(sum(expand(mask_of(where, name), t.shape), axes), dtype)
 
 
 def _by_degrees(total: Any, n: Any, ddof: Any) -> Any:
@@ -242,11 +234,7 @@ def var(
     else:
         squares = square(distance)
     total = sum(squares, axes, where=where)
-    kind = typeof(total)
-    if where is None:
-        n: Any = _count(t, axes)
-    else:
-        n = sum(included(where, t, "var"), axes, kind.dtype)
+    n: Any = _count(t, axes) if where is None else _included(where, t, axes, typeof(total).dtype, "var")
     result = cast(_by_degrees(total, n, ddof), real_dtype(own) if dtype is None else user_dtype(dtype))
     return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
