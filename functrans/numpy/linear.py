@@ -125,9 +125,8 @@ def without_ones(x: Any, x_names: Any, y: Any, y_names: Any) -> tuple[Any, Any, 
     x_sizes, y_sizes = [
         dict(zip(names, typeof(v).shape, strict=True)) for v, names in ((x, x_names), (y, y_names))
     ]
-    differ = [n for n in x_sizes if n in y_sizes and x_sizes[n] != y_sizes[n]]
-    x, x_names = _without(x, x_names, [n for n in differ if x_sizes[n] == 1])
-    y, y_names = _without(y, y_names, [n for n in differ if y_sizes[n] == 1])
+    x, x_names = _without(x, x_names, [n for n in x_names if x_sizes[n] == 1 != y_sizes.get(n, 1)])
+    y, y_names = _without(y, y_names, [n for n in y_names if y_sizes[n] == 1 != x_sizes.get(n, 1)])
     return x, x_names, y, y_names
 
 
@@ -233,7 +232,9 @@ def einsum(
     xs = promote_dtypes([array_of(x, "einsum", i) for i, x in enumerate(operands)], "einsum")
     shapes = tuple([typeof(x).shape for x in xs])
     to = None if preferred_element_type is None else user_dtype(preferred_element_type)
-    for taken, names, kept, axes in _steps(subscripts, shapes, _hashable(optimize)):
+    if isinstance(optimize, (list, tuple)):
+        optimize = tuple([tuple(p) for p in optimize if p != "einsum_path"])
+    for taken, names, kept, axes in _steps(subscripts, shapes, optimize):
         terms = [xs.pop(i) for i in taken]
         if to is not None:
             terms = promote_dtypes(terms, "einsum")
@@ -263,18 +264,10 @@ def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         ) from None
 
 
-def _hashable(optimize: Any) -> Any:
-    if isinstance(optimize, list):
-        return tuple([tuple(p) if isinstance(p, list) else p for p in optimize])
-    return optimize
-
-
 @cached("steps of einsum", 4096)
 def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[Any, ...]]:
     """Return, for each step, the operands to remove; the names of their axes; those of the result, which
     is appended; and dot_general's axes if the step is a single dot_general, else None."""
-    if isinstance(optimize, tuple):
-        optimize = [p for p in optimize if p != "einsum_path"]
     try:
         _, info = opt_einsum.contract_path(
             subscripts, *shapes, shapes=True, optimize="auto" if optimize is True else optimize

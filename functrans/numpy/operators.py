@@ -202,7 +202,7 @@ def _rounded(x: Any, ndigits: int | None = None) -> Any:
 
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": ufuncs.negative,
-    "pos": ufuncs.positive,
+    "pos": _by_jax("positive"),
     "abs": ufuncs.absolute,
     "invert": ufuncs.invert,
     "round": _rounded,

@@ -8,6 +8,7 @@ and take the dtype of the array they are combined with.
 from __future__ import annotations
 
 import functools
+import operator
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -67,8 +68,8 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
 
 @functools.cache
 def of_jax(name: str) -> Callable[..., Any]:
-    """Return JAX's function of the name of one of ours, for arguments that are rare."""
-    return runtime.delegated(getattr(jax.numpy, name), name, "functrans.numpy")
+    """Return JAX's function or method of ufuncs (`add.reduce`), for what one of ours does not do."""
+    return runtime.delegated(operator.attrgetter(name)(jax.numpy), name, "functrans.numpy")
 
 
 def mask_of(where: Any, name: str) -> Any:

@@ -7,7 +7,6 @@ Narrow integers are summed in the default integer type, half precision in float3
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -171,13 +170,11 @@ def _included(where: Any, t: ArrayType, axes: tuple[int, ...], dtype: Any, name:
 def _by_degrees(total: Any, n: Any, ddof: Any) -> Any:
     """Return total / (n - ddof); NaN, with a gradient of zero, where that is not positive."""
     kind = typeof(total)
-    if isinstance(n, int):
-        if ddof.__class__ in SCALARS:
-            left = operator.sub(n, ddof)
-            return div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
-        n = literal(n, kind)
+    if isinstance(n, int) and ddof.__class__ in SCALARS:
+        left: Any = n - ddof
+        return div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
     ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
-    left = sub(*align(n, ddof, "var"))
+    left = sub(*align(literal(n, kind) if isinstance(n, int) else n, ddof, "var"))
     none, one = (literal(x, typeof(left)) for x in (0, 1))
     enough = gt(left, none)
     result = div(*align(total, select_n(enough, one, left), "var"))

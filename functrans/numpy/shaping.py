@@ -241,7 +241,7 @@ def concatenate(
 
 def _pieces(name: str, arrays: Any) -> list[Any]:
     """Return the arrays of a sequence, or the slices of an array."""
-    if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
+    if hasattr(arrays, "shape"):
         if typeof(arrays).ndim == 0:
             raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
         return list(array_of(arrays, name))

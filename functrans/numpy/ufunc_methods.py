@@ -18,10 +18,10 @@ from typing import Any
 
 import jax
 
-from functrans import runtime
 from functrans.ir import tracebacks
 from functrans.ir.tracebacks import named_boundary
 from functrans.numpy import arithmetic, ufuncs
+from functrans.numpy.promotion import of_jax
 from functrans.primitives.calls.jit import composite
 
 __all__ = ["frompyfunc", "ufunc"]
@@ -30,15 +30,9 @@ _METHODS = ("reduce", "accumulate", "at", "outer", "reduceat")
 
 
 def _method(theirs: Any, name: str) -> Callable[..., Any]:
-    shown = f"{theirs.__name__}.{name}"
-
-    @functools.cache
-    def made() -> Callable[..., Any]:
-        return runtime.delegated(getattr(theirs, name), shown, __package__)
-
     @functools.wraps(getattr(theirs, name), updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
-        return made()(*args, **kwargs)
+        return of_jax(f"{theirs.__name__}.{name}")(*args, **kwargs)
 
     return call
 

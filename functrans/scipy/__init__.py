@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from functrans.loading import lazily as _lazily
+from functrans.loading import hand_on as _hand_on
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from jax.scipy import cluster as cluster
     from jax.scipy import fft as fft
     from jax.scipy import integrate as integrate
@@ -20,13 +20,5 @@ if TYPE_CHECKING:
     from jax.scipy import stats as stats
 
     from functrans.scipy import optimize as optimize
-else:
-    __getattr__, __dir__, __all__ = _lazily(
-        __name__,
-        {
-            "functrans.scipy": (
-                "cluster fft integrate interpolate linalg ndimage optimize signal sparse spatial "
-                "special stats"
-            )
-        },
-    )
+
+_hand_on(__name__)
