@@ -238,8 +238,8 @@ def einsum(
         terms = [xs.pop(i) for i in taken]
         if to is not None:
             terms = promote_dtypes(terms, "einsum")
-        how = precision, preferred_element_type
-        xs.append(_contract(names, terms, kept, *how) if axes is None else contract(*terms, *axes, *how))
+        how: dict[str, Any] = {"precision": precision, "preferred": preferred_element_type}
+        xs.append(_contract(names, terms, kept, **how) if axes is None else contract(*terms, *axes, **how))
     out = xs[0]
     return materialize(out if to is None else cast(out, to))
 

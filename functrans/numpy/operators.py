@@ -106,7 +106,7 @@ def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
 
 def _asked(other: Any, method: str, x: Tracer) -> Any:
     """Call `other.method(x)` as Python does, looked up in the class; else NotImplemented."""
-    found = next((vars(kind)[method] for kind in type(other).__mro__ if method in vars(kind)), None)
+    found: Any = next((vars(kind)[method] for kind in type(other).__mro__ if method in vars(kind)), None)
     if hasattr(found, "__get__"):
         found = found.__get__(other, type(other))
     return NotImplemented if found is None else found(x)

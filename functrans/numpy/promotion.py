@@ -7,7 +7,6 @@ and take the dtype of the array they are combined with.
 
 from __future__ import annotations
 
-import functools
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -66,7 +65,7 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
         ) from None
 
 
-@functools.cache
+@cached("JAX's functions beside ours", 256)
 def of_jax(name: str) -> Callable[..., Any]:
     """Return JAX's function or method of ufuncs (`add.reduce`), for what one of ours does not do."""
     return runtime.delegated(operator.attrgetter(name)(jax.numpy), name, "functrans.numpy")

@@ -218,8 +218,8 @@ def concatenate(
     n = types[0].ndim
     if n == 0:
         raise invalid(name, "scalars cannot be joined", "Use jnp.stack.")
+    shown = ", ".join(map(str, types))
     if any(t.ndim != n for t in types):
-        shown = ", ".join(map(str, types))
         raise mismatch(
             name,
             f"Cannot concatenate arrays with different numbers of dimensions: got {shown}",
@@ -228,9 +228,7 @@ def concatenate(
     i = axis_index(axis, n, name)
     if len(xs) == 1:
         return array_of(xs[0], name)
-    rest = [(*t.shape[:i], *t.shape[i + 1 :]) for t in types]
-    if any(r != rest[0] for r in rest):
-        shown = ", ".join(map(str, types))
+    if len({(*t.shape[:i], *t.shape[i + 1 :]) for t in types}) > 1:
         raise mismatch(
             name,
             f"arrays may differ in size along axis {i} only, got {shown}",
