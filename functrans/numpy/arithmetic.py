@@ -28,19 +28,7 @@ from functrans.numpy.promotion import (
 from functrans.numpy.ufuncs import numeric, refuse_out
 from functrans.primitives.elementwise.arithmetic import integer_pow, pow_, rem, round_
 from functrans.primitives.elementwise.complex_numbers import abs_
-from functrans.primitives.elementwise.families import (
-    add,
-    div,
-    eq,
-    full_like,
-    ge,
-    lt,
-    mul,
-    ne,
-    neg,
-    square,
-    sub,
-)
+from functrans.primitives.elementwise.families import add, div, eq, ge, lt, mul, ne, neg, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log1p, sin
 from functrans.trace import Tracer, concrete_value, typeof
@@ -101,11 +89,10 @@ pow = power
 def _static_integer(y: Any) -> int | None:
     if y.__class__ is int:
         return y
-    if y.__class__ is Tracer or y.__class__ is float:
+    if y.__class__ is float or isinstance(y, Tracer):
         return None
-    y = concrete_value(y) if not isinstance(y, Tracer) else None
     try:
-        return operator.index(y)
+        return operator.index(concrete_value(y))
     except TypeError:
         return None
 
@@ -160,7 +147,7 @@ def sinc(x: Any, /) -> Any:
     t = typeof(x)
     if dtype_class(t.dtype) == "complex":
         z = mul(x, constant(x, math.pi))
-        near = lt(abs_(z), full_like(abs_(z), 1))
+        near = lt(abs_(z), same(abs_(z), 1))
         far, inside = select_n(near, z, same(z, 1)), select_n(near, same(z, 0), z)
         return select_n(near, div(sin(far), far), _sinc_series(inside))
     x = abs_(cast_to(x, max(t.dtype, np.dtype("float32"))))

@@ -38,7 +38,7 @@ from functrans.primitives.elementwise.families import div, gt, mul, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import sqrt
 from functrans.primitives.reductions.folds import reduce_sum, wide_dtype
-from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
@@ -66,8 +66,7 @@ def _is_plain(t: ArrayType) -> bool:
 def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Restore the reduced axes, with size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
-    kept = tuple([i for i in range(len(shape)) if i not in axes])
-    return broadcast_in_dim(x, shape=wide, dimensions=kept)
+    return broadcast_in_dim(x, shape=wide, dimensions=kept_axes(len(shape), axes))
 
 
 def _summed(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -150,9 +149,9 @@ def mean(
     refuse_out("mean", out)
     a = value_of(a, "mean")
     t = typeof(a)
+    axes = axes_of(axis, t.ndim, "mean")
     out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
     wide = wide_dtype(out_dtype) if dtype is None else out_dtype
-    axes = axes_of(axis, t.ndim, "mean")
     total = sum(a, axes, wide, where=where)
     if where is None:
         n: Any = scalar(_count(t, axes), typeof(total))
@@ -206,13 +205,13 @@ def var(
     Source: `jax.numpy.var`.
     """
     refuse_out("var", out)
+    a = value_of(a, "var")
+    t = typeof(a)
+    axes = axes_of(axis, t.ndim, "var")
     if correction is not None:
         if ddof != 0:
             raise invalid("var", "ddof and correction can't be provided simultaneously")
         ddof = correction
-    a = value_of(a, "var")
-    t = typeof(a)
-    axes = axes_of(axis, t.ndim, "var")
     own = inexact_dtype(t.dtype)
     if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
         raise invalid("var", f"complex numbers need a complex dtype, got {dtype}")
@@ -222,8 +221,7 @@ def var(
     if mean is None:
         centre = _mean(x, axes, wide, None, where is not None, where=where)
         if where is None:  # straight to the full shape
-            kept = tuple([i for i in range(t.ndim) if i not in axes])
-            centre = broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
+            centre = broadcast_in_dim(centre, shape=t.shape, dimensions=kept_axes(t.ndim, axes))
         mean = centre
     distance = sub(*align(x, mean, "var"))
     if dtype_class(wide) == "complex":
