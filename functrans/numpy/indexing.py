@@ -46,7 +46,6 @@ from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 
 _WINDOW: Any = jax.ds(0, 1).__class__
-_WINDOW_MODES = (PROMISE, "clip")
 
 
 class How(NamedTuple):
@@ -75,7 +74,7 @@ def getitem(x: ArrayLike, index: PyTree, how: How = How(PROMISE), fill: Any = No
         return runtime.at_by_jax(x, index).get()
     t = typeof(x)
     parts, arrays = structure(index)
-    by_window = how.mode in _WINDOW_MODES
+    by_window = how.mode != FILL
     if not by_window:
         parts, arrays = _ints_as_arrays(parts, arrays)
     plan = reading(t.shape, parts, by_window, how.wrap)
