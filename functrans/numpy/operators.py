@@ -191,12 +191,9 @@ _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with the reflecte
 OPERATORS = tuple([f"__{name}__" for name in (*_BINARY, *_COMPARISONS)])
 
 
-_round = _by_jax("round")
-
-
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     """Return round(x) as integers, as for a Python float; round(x, n) keeps x's dtype."""
-    y = _round(x, ndigits or 0)
+    y = sys.modules[__package__].round(x, ndigits or 0)
     return selecting.astype(y, int) if ndigits is None else y
 
 
@@ -221,16 +218,13 @@ def _len(self: Tracer) -> int:
     return self.shape[0]
 
 
-_unstack = _by_jax("unstack")
-
-
 def _iter(self: Tracer) -> Iterator[Any]:
     if not self.shape:
         raise errors.TypeMismatch(
             f"iteration over a {self.type}, which has no axes, {here()}\n"
             "Return several values as a tuple, or add an axis first."
         )
-    return iter(_unstack(self))
+    return iter(sys.modules[__package__].unstack(self))
 
 
 def _delete(self: Tracer, index: Any) -> None:
