@@ -95,7 +95,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Device = None) -> Arr
 
     Source: `jax.numpy.ravel`.
     """
-    return reshape(a, (-1,) if typeof(array_of(a, "ravel")).size else (0,), order)
+    return reshape(array_of(a, "ravel"), (-1,), order)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
