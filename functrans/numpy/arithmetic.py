@@ -17,31 +17,18 @@ from functrans.numpy.promotion import (
     align,
     align_all,
     broadcast_shape,
-    cast,
     cast_to,
     expand,
     mismatch,
+    of_jax,
     scalar,
     to_inexact,
     value_of,
 )
 from functrans.numpy.ufuncs import numeric, refuse_out
-from functrans.primitives.elementwise.arithmetic import integer_pow, max_, pow_, rem, round_
-from functrans.primitives.elementwise.bitwise import and_, shift_right_logical
-from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
-from functrans.primitives.elementwise.families import (
-    add,
-    div,
-    eq,
-    full_like,
-    ge,
-    lt,
-    mul,
-    ne,
-    neg,
-    square,
-    sub,
-)
+from functrans.primitives.elementwise.arithmetic import integer_pow, pow_, rem, round_
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.families import add, div, eq, ge, lt, mul, ne, neg, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log1p, sin
 from functrans.trace import Tracer, concrete_value, typeof
@@ -85,6 +72,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
                 "Cast the base to float.",
             )
         return integer_pow(x, y=exponent)
+    given = x, y
     x, y = value_of(x, "power"), value_of(y, "power", 1)
     kinds = dtype_class(typeof(x).dtype), dtype_class(typeof(y).dtype)
     if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint"):
@@ -92,9 +80,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
         shape = broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
         return pow_(expand(x, shape), expand(y, shape))
     x, y = numeric(*align(x, y, "power"))
-    if not is_inexact(typeof(x).dtype):
-        return _integer_power(x, y)
-    return pow_(x, y)
+    return pow_(x, y) if is_inexact(typeof(x).dtype) else of_jax("power")(*given)
 
 
 pow = power
@@ -103,27 +89,12 @@ pow = power
 def _static_integer(y: Any) -> int | None:
     if y.__class__ is int:
         return y
-    if y.__class__ is Tracer or y.__class__ is float:
+    if y.__class__ is float or isinstance(y, Tracer):
         return None
-    y = concrete_value(y) if not isinstance(y, Tracer) else None
     try:
-        return operator.index(y)
+        return operator.index(concrete_value(y))
     except TypeError:
         return None
-
-
-def _integer_power(x: Any, y: Any) -> Any:
-    """Square repeatedly, six times: an exponent of 64 overflows every integer type."""
-    x = cast(x, typeof(x).dtype)
-    result = one = same(x, 1)
-    zero = same(x, 0)
-    for step in range(6):
-        odd = ne(and_(y, one), zero)
-        result = select_n(odd, result, mul(result, x))
-        if step < 5:
-            x = mul(x, x)
-            y = shift_right_logical(y, one)
-    return result
 
 
 # --- functions of floats that take a few primitives: logarithms of sums, sinc ---------------------
@@ -135,7 +106,7 @@ def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any
     Source: `jax.numpy.logaddexp`.
     """
     refuse_out("logaddexp", out, where)
-    return _log_of_sum(align_all((x, y), "logaddexp", inexact=True), 1.0)
+    return _log_of_sum("logaddexp", x, y, unit=1.0)
 
 
 def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -144,15 +115,15 @@ def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> An
     Source: `jax.numpy.logaddexp2`.
     """
     refuse_out("logaddexp2", out, where)
-    return _log_of_sum(align_all((x, y), "logaddexp2", inexact=True), math.log(2))
+    return _log_of_sum("logaddexp2", x, y, unit=math.log(2))
 
 
-def _log_of_sum(operands: list[Any], unit: float) -> Any:
+def _log_of_sum(name: str, *given: Any, unit: float) -> Any:
     """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or one
     is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
-    x, y = operands
+    x, y = align_all(given, name, inexact=True)
     if dtype_class(typeof(x).dtype) == "complex":
-        return _log_of_complex_sum(x, y, unit)
+        return of_jax(name)(*given)
     delta = sub(x, y)
     undefined = ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
@@ -167,21 +138,6 @@ def _log_of_sum(operands: list[Any], unit: float) -> Any:
     return select_n(undefined, add(largest, rest), add(x, y))
 
 
-def _log_of_complex_sum(x: Any, y: Any, unit: float) -> Any:
-    """Like `_log_of_sum`, from the operand that is larger in the order of complex numbers and the
-    difference; the imaginary part is reduced to [-pi, pi] / unit."""
-    largest = max_(x, y)
-    distance = sub(add(x, y), add(largest, largest))
-    rest = log1p(exp(mul(distance, constant(distance, unit))))
-    z = add(largest, div(rest, same(rest, unit)))
-    angle = imag(z)
-    half = same(angle, math.pi / unit)
-    period = add(half, half)
-    rest = rem(add(angle, half), period)
-    turned = select_n(lt(rest, same(rest, 0)), rest, add(rest, period))
-    return complex_(real(z), sub(turned, half))
-
-
 def sinc(x: Any, /) -> Any:
     """sin(pi x) / (pi x), and 1 at 0.
 
@@ -191,7 +147,7 @@ def sinc(x: Any, /) -> Any:
     t = typeof(x)
     if dtype_class(t.dtype) == "complex":
         z = mul(x, constant(x, math.pi))
-        near = lt(abs_(z), full_like(abs_(z), 1))
+        near = lt(abs_(z), same(abs_(z), 1))
         far, inside = select_n(near, z, same(z, 1)), select_n(near, same(z, 0), z)
         return select_n(near, div(sin(far), far), _sinc_series(inside))
     x = abs_(cast_to(x, max(t.dtype, np.dtype("float32"))))

@@ -27,9 +27,8 @@ from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.shape.joining import iota, stack
-from functrans.trace import AnyTracer, Tracer, concrete_value, is_jax_tracer, literal, typeof
+from functrans.trace import AnyTracer, concrete_value, is_jax_tracer, literal, typeof
 from functrans.trace import full as filled
-from functrans.tracer import not_an_array
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
 
 __all__ = ["arange", "array", "asarray", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
@@ -103,29 +102,24 @@ _BUFFERS = (bytearray, memoryview, array_module.array)
 
 
 def _array(object: Any, dtype: Any) -> Any:
+    to = None if dtype is None else user_dtype(dtype)
     if isinstance(object, (list, tuple, range)):
-        return _nested(object, dtype)
-    if object.__class__ is int and dtype is not None and dtype_class(user_dtype(dtype)) in INTEGERS:
-        _nested([object], dtype)  # raises an error on overflow
-    if isinstance(object, _BUFFERS):
+        return _nested(object, to)
+    if object is None:  # of JAX's class
+        raise invalid("array", "None is not an array or a number", "Use jnp.nan for a missing number.")
+    if object.__class__ is int and to is not None and dtype_class(to) in INTEGERS:
+        _nested([object], to)  # raises an error on overflow
+    if isinstance(object, _BUFFERS) or (
+        hasattr(object, "__array__") and not isinstance(object, (jax.Array, np.ndarray, np.generic))
+    ):
         object = np.asarray(object)
     if isinstance(object, jax.Array):
         x = captured(object)
-    elif object is None:  # of JAX's class
-        raise invalid("array", "None is not an array or a number", "Use jnp.nan for a missing number.")
-    elif isinstance(object, (str, bytes, dict, set)):
-        raise errors.NotAnArray(not_an_array(object, "array:"))
-    elif (
-        not isinstance(object, Tracer)
-        and hasattr(object, "__array__")
-        and not (isinstance(object, (np.ndarray, np.generic)))
-    ):
-        x = array_of(np.asarray(object), "array")
-    elif dtype is not None and isinstance(object, (np.ndarray, np.generic)) and _is_wide(object):
-        x = captured(object.astype(user_dtype(dtype)))  # cast before truncation to 32 bits
+    elif to is not None and isinstance(object, (np.ndarray, np.generic)) and _is_wide(object):
+        x = captured(object.astype(to))  # cast before truncation to 32 bits
     else:
         x = array_of(object, "array")
-    return x if dtype is None else astype(x, dtype)
+    return x if to is None else astype(x, to)
 
 
 def _is_wide(x: Any) -> bool:
@@ -138,14 +132,13 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
     if any(isinstance(x, (range, *_BUFFERS)) for x in leaves):
         items = tree.map(_unpacked, items)
         leaves = tree.leaves(items)
-    if any(isinstance(x, (Tracer, jax.Array)) or hasattr(x, "__jax_array__") for x in leaves):
-        to = user_dtype(dtype) if dtype is not None else promote(tuple(map(typeof, leaves)))[0]
-        return _stacked(items, to)
-    if dtype is None:
-        kinds = {x.__class__ if x.__class__ in SCALARS else typeof(x): x for x in leaves}
-        to = promote(tuple([typeof(x) for x in kinds.values()]))[0] if kinds else canonical_float()
+    if dtype is not None or not leaves:
+        to = or_float(dtype)
     else:
-        to = user_dtype(dtype)
+        kinds = {x.__class__ if x.__class__ in SCALARS else typeof(x): x for x in leaves}
+        to = promote(tuple(map(typeof, kinds.values())))[0]
+    if any(isinstance(x, jax.Array) or hasattr(x, "__jax_array__") for x in leaves):
+        return _stacked(items, to)
     try:
         if dtype_class(to) in INTEGERS:
             return captured(np.array(items, to))
@@ -161,13 +154,11 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
             "Use jnp.nan for missing numbers.",
         ) from None
     except OverflowError:
-        fix = (
-            "Pass a dtype that can hold it."
-            if dtype is not None
-            else "Write it as a float, or enable 64-bit types."
-        )
-        raise errors.IntegerOverflow(
-            f"array: {brief(items)} contains an integer that does not fit in {to}, {here()}\n{fix}"
+        raise invalid(
+            "array",
+            f"{brief(items)} contains an integer that does not fit in {to}",
+            "Pass a dtype that can hold it." if dtype else "Write it as a float, or enable 64-bit types.",
+            errors.IntegerOverflow,
         ) from None
     except ValueError:
         raise invalid(
@@ -187,11 +178,6 @@ def _stacked(items: Any, dtype: Any) -> Any:
     if not items:
         return filled(0, ArrayType((0,), dtype))
     return stack([_stacked(x, dtype) for x in items], 0)
-
-
-def canonical_float() -> Any:
-    """Return the default float dtype."""
-    return canonical_dtype(np.dtype("float64"))
 
 
 # --- filled ---------------------------------------------------------------------------------------
@@ -220,7 +206,8 @@ def ones(
 
 
 def or_float(dtype: Any) -> Any:
-    return canonical_float() if dtype is None else user_dtype(dtype)
+    """Return the dtype that a user gave, or the default float dtype."""
+    return canonical_dtype(np.dtype("float64")) if dtype is None else user_dtype(dtype)
 
 
 @placeable
@@ -238,10 +225,8 @@ def full(
     """
     to = check_sizes(sizes_of(shape), "full")
     if fill_value.__class__ in SCALARS:
-        t = typeof(fill_value)
-        if dtype is not None:
-            return filled(fill_value, ArrayType(to, user_dtype(dtype)))
-        return filled(fill_value, t.update(shape=to))
+        t = typeof(fill_value).update(shape=to)
+        return filled(fill_value, t if dtype is None else ArrayType(to, user_dtype(dtype)))
     x = array_of(fill_value, "full", 1)
     return broadcast_to(x if dtype is None else astype(x, dtype), to)
 
@@ -321,17 +306,18 @@ def full_like(
 # --- ranges ---------------------------------------------------------------------------------------
 
 
-def known(x: Any, name: str) -> Any:
-    """Return a number that must be concrete."""
+def _known(x: Any) -> Any:
+    """Return a number that must be concrete, as one of NumPy's or Python's own types (not bfloat16)."""
     value = concrete_value(x)
     if value is None:
         raise errors.AbstractValueError(
-            f"{name}: the size of the result needs the value of {x!r}, which is unknown inside jit "
+            f"arange: the size of the result needs the value of {x!r}, which is unknown inside jit "
             f"and vmap, {here()}\n"
             "Pass Python numbers, mark the argument static (static_argnums), or use jnp.linspace "
             "or lax.iota with a fixed size."
         )
-    return value
+    extended = getattr(value, "dtype", np.dtype(float)).kind == "V"
+    return value.item() if extended else value
 
 
 @placeable
@@ -356,41 +342,27 @@ def arange(
       >>> print(jnp.arange(2, 8, 3))
       [2 5]
     """
-    given = [known(x, "arange") for x in (start, stop, step) if x is not None]
-    if dtype is None:
-        to = promote(tuple([typeof(x).update(shape=()) for x in given]))[0]
-    else:
-        to = user_dtype(dtype)
-    kinds = {dtype_class(typeof(x).dtype) for x in given}
+    given = [x for x in (start, stop, step) if x is not None]
+    types = [typeof(x).update(shape=()) for x in given]
+    to = promote(tuple(types))[0] if dtype is None else user_dtype(dtype)
+    kinds = {dtype_class(t.dtype) for t in types}
     if "complex" in kinds:
         raise invalid("arange", f"takes real numbers, got {given}", "Use jnp.linspace.")
-    whole = kinds <= {"int", "uint"}
-    if stop is None:
-        start, stop = 0, start
-    numbers: list[Any] = [x if x is None else _number(x) for x in (start, stop, step)]
-    first, end, by = numbers
-    by = 1 if by is None else by
+    numbers: list[Any] = [x if x is None else _known(x) for x in (start, stop, step)]
+    first, end = (0, numbers[0]) if stop is None else numbers[:2]
+    by = 1 if step is None else numbers[2]
     if by == 0:
         raise invalid(
             "arange", "step must not be zero", "For a constant array, use jnp.full.", errors.DivisionByZero
         )
-    if by == 1 and first == 0 and dtype_class(to) != "bool":
-        return iota(dtype=to, shape=(max(0, math.ceil(end)),), dimension=0)
-    if whole and dtype_class(to) in ("int", "uint"):
-        return _integers(int(first), int(end), int(by), to)
-    return captured(np.arange(first, end, by, dtype=to))
-
-
-def _number(x: Any) -> Any:
-    """Convert a concrete number to a native NumPy number, not an extended float (bfloat16, ...)."""
-    value = concrete_value(x)
-    extended = getattr(value, "dtype", np.dtype(float)).kind == "V"
-    return value.item() if extended else value
-
-
-def _integers(start: int, stop: int, step: int, dtype: Any) -> Any:
-    n = max(0, -(-(stop - start) // step))
-    x = iota(dtype=dtype, shape=(n,), dimension=0)
-    if step != 1:
-        x = mul(x, literal(step, typeof(x)))
-    return add(x, literal(start, typeof(x))) if start else x
+    if kinds <= set(INTEGERS) and dtype_class(to) in INTEGERS:
+        first, end, by = int(first), int(end), int(by)
+        n = -((first - end) // by)
+    elif first == 0 and by == 1 and dtype_class(to) != "bool":
+        n = math.ceil(end)
+    else:
+        return captured(np.arange(first, end, by, dtype=to))
+    x = iota(dtype=to, shape=(max(0, n),), dimension=0)
+    if by != 1:
+        x = mul(x, literal(by, typeof(x)))
+    return add(x, literal(first, typeof(x))) if first else x

@@ -7,7 +7,7 @@ of the array is d, and the axes of the index arrays follow.
 
 Reading takes these steps, without those that do nothing:
 
-    x -> a new axis per bool -> static slice -> reverse -> window or gather -> reshape
+    x -> static slice -> reverse -> window or gather -> reshape
 
 Writing is one scatter (one dynamic_update_slice if everything is static and all steps are 1).
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from functrans.numpy.index_structure import Structure
 from functrans.numpy.promotion import broadcast_shape, cast_to, expand
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.gather import Windows
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
 from functrans.trace import literal, typeof
@@ -37,29 +39,20 @@ Shape = tuple[int, ...]
 
 
 class Step(NamedTuple):
-    """An index entry with its axis: kind "slice" (value: range), "int", "array" (value: shape) or
-    "new"."""
+    """An index entry with its axis of the array: kind "int", "slice" (value: range, with step 1 unless it
+    has several elements) or "array" (value: shape). "new" and an array that is a single bool have none.
+
+    Slices and new axes are axes of the result; so is "group", of all index arrays (value: their
+    broadcast shape)."""
 
     kind: str
-    axis: int
+    axis: Any
     value: Any
 
 
-class Layout(NamedTuple):
-    """An index aligned with the axes of the array (with a new axis of size 1 per bool).
-
-    group : the broadcast shape of the index arrays
-    at    : the axis of the result where the group begins
-    """
-
-    shape: Shape
-    steps: list[Step]
-    group: Shape
-    at: int
-
-
-def layout(shape: Shape, structure: Structure) -> Layout:
-    """Align an index with the axes of an array."""
+def layout(shape: Shape, structure: Structure) -> tuple[list[Step], list[Step]]:
+    """Align an index with the axes of an array. Return its steps, and those that are the axes of the
+    result, in order."""
     used = sum([_consumes(e) for e in structure])
     if structure.count(Ellipsis) > 1:
         raise _invalid("an index can only have a single ellipsis ('...')")
@@ -68,30 +61,26 @@ def layout(shape: Shape, structure: Structure) -> Layout:
             f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed",
             f"Its shape is {shape}; an index with None adds an axis.",
         )
-    entries = list(structure) if Ellipsis in structure else [*structure, Ellipsis]
     steps: list[Step] = []
-    full: list[int] = []  # the shape so far, with an axis per bool
-    rest = list(shape)
-    for entry in entries:
-        if entry is None:
-            steps.append(Step("new", len(full), None))
-        elif entry is Ellipsis:
-            for _ in range(len(shape) - used):
-                n = rest.pop(0)
-                steps.append(Step("slice", len(full), range(n)))
-                full.append(n)
+    rest = iter(enumerate(shape))
+    for entry in structure if Ellipsis in structure else (*structure, Ellipsis):
+        if entry is Ellipsis:
+            steps += [Step("slice", d, range(n)) for d, n in islice(rest, len(shape) - used)]
+        elif entry is None:
+            steps.append(Step("new", None, None))
+        elif _consumes(entry):
+            steps.append(_step(entry, *next(rest)))
         else:
-            n = rest.pop(0) if _consumes(entry) else 1
-            steps.append(_step(entry, len(full), n))
-            full.append(n)
+            steps.append(Step("array", None, entry[1]))
+    axes = [s for s in steps if s.kind in ("slice", "new")]
     group = broadcast_shape([s.value for s in steps if s.kind == "array"], "indexing")
-    return Layout(tuple(full), steps, group, _group_place(structure, steps))
+    axes.insert(_group_place(structure, steps), Step("group", None, group))
+    return steps, axes
 
 
 def _consumes(entry: Any) -> bool:
-    return (
-        entry is not None and entry is not Ellipsis and not (entry.__class__ is tuple and entry[0] == "flag")
-    )
+    """Return whether an entry is along an axis of the array."""
+    return entry is not None and entry is not Ellipsis and not (_is_array(entry) and entry[0] == "flag")
 
 
 def _is_array(entry: Any) -> bool:
@@ -104,7 +93,8 @@ def _step(entry: Any, axis: int, n: int) -> Step:
     if entry.__class__ is int:
         return Step("int", axis, entry)
     if not _is_array(entry):
-        return Step("slice", axis, range(*slice(*entry).indices(n)))
+        r = range(*slice(*entry).indices(n))
+        return Step("slice", axis, r if len(r) > 1 else range(r.start, r.start + 1) if r else range(0))
     if len(entry) == 3 and entry[2] not in (0, n):
         raise _invalid(f"a boolean index of size {entry[2]} is used for axis {axis} of size {n}")
     return Step("array", axis, entry[1])
@@ -116,12 +106,7 @@ def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
     advanced = [i for i, e in enumerate(structure) if _is_array(e) or e.__class__ is int]
     if not advanced or advanced[-1] - advanced[0] != len(advanced) - 1:
         return 0
-    before = 0
-    for step in steps:
-        if step.kind in ("int", "array"):
-            return before
-        before += 1
-    return before
+    return next(i for i, s in enumerate(steps) if s.kind in ("int", "array"))
 
 
 def _invalid(problem: str, fix: str = "") -> errors.InvalidIndex:
@@ -129,61 +114,83 @@ def _invalid(problem: str, fix: str = "") -> errors.InvalidIndex:
     return errors.InvalidIndex(f"{problem}, {here()}{below}")
 
 
-def _result(lay: Layout, group: bool) -> list[Any]:
-    """Return the result's axes: a Step per slice and new axis, "group" at its place."""
-    axes: list[Any] = [s for s in lay.steps if s.kind in ("slice", "new")]
-    if group:
-        axes.insert(lay.at, "group")
-    return axes
+def _shape_of(axes: Sequence[Step], sizes: Sequence[int]) -> Shape:
+    """Return the shape of axes of the result, given the sizes of what is left of the array's axes."""
+    shape: list[int] = []
+    for kind, axis, value in axes:
+        shape += value if kind == "group" else [1 if kind == "new" else sizes[axis]]
+    return tuple(shape)
 
 
-# --- the names of axes --------------------------------------------------------------------------
+def _without_new(axes: Sequence[Step]) -> list[Step]:
+    return [a for a in axes if a.kind != "new"]
 
 
-class _IndexAxes(NamedTuple):
-    """The names of the axes of indices and slices. `own`: axis of x -> the index axis that counts
-    along it, for slices that are not windows. `after`: the number of index axes after the group."""
+# --- indices of gather and scatter ----------------------------------------------------------------
 
-    slices: Shape
-    indices: Shape
+
+class Indices(NamedTuple):
+    """The parameters of a gather or scatter that name axes, and how to make its indices (`index_array`).
+
+    columns : of each indexed axis: a constant array that broadcasts to `shape`, or the axis' size if
+              the next of the index arrays indexes it
+    shape   : that of the indices, without the last axis
+    after   : the index arrays fill the axes of `shape` before the last `after`
+    """
+
+    axes: dict[str, Any]
+    columns: tuple[Any, ...]
     shape: Shape
-    own: dict[int, int]
     after: int
 
 
-def _index_axes(lay: Layout, given: bool, is_window: Callable[[range], bool]) -> _IndexAxes:
+def _indices(
+    shape: Shape,
+    axes: Sequence[Step],
+    sizes: Sequence[int],
+    steps: Sequence[Step],
+    is_window: Callable[[range], bool],
+    wrap: bool,
+) -> Indices:
+    """Return the indices that `steps` describe. A slice that is no window has an index axis, which
+    counts along it."""
     slices: list[int] = []
     indices: list[int] = []
-    shape: list[int] = []
-    own: dict[int, int] = {}
-    group_end = 0
-    for axis in _result(lay, given):
-        if axis != "group" and is_window(axis.value):
-            slices.append(axis.axis)
+    grown: list[int] = []
+    own: dict[int, int] = {}  # axis of the array -> the index axis that counts along it
+    after = 0
+    for kind, axis, value in _without_new(axes):
+        if kind == "slice" and is_window(value):
+            slices.append(axis)
             continue
-        if axis == "group":
-            shape.extend(lay.group)
-            group_end = len(shape)
+        if kind == "group":
+            grown += value
+            after = -len(grown)
         else:
-            own[axis.axis] = len(shape)
-            shape.append(len(axis.value))
-        new = range(len(lay.shape) + len(indices), len(lay.shape) + len(shape))
-        indices.extend(new)
-        slices.extend(new)
-    return _IndexAxes(tuple(slices), tuple(indices), tuple(shape), own, len(shape) - group_end)
+            own[axis] = len(grown)
+            grown.append(len(value))
+        new = range(len(shape) + len(indices), len(shape) + len(grown))
+        indices += new
+        slices += new
+    found = {s.axis: _column(s, shape[s.axis], len(grown), own, wrap) for s in steps}
+    columns = {axis: column for axis, column in found.items() if column is not None}
+    kept = [k if d in slices else 1 for d, k in enumerate(sizes)]
+    parts = (range(len(shape)), indices, slices, columns, kept)
+    windows = Windows(*map(tuple, parts))
+    return Indices(windows._asdict(), tuple(columns.values()), tuple(grown), after + len(grown))
 
 
-def _parameters(
-    lay: Layout, names: _IndexAxes, indexed: Sequence[int], sizes: Sequence[int]
-) -> dict[str, Any]:
-    """Return the axes of a gather or scatter, as its parameters."""
-    return {
-        "operand": tuple(range(len(lay.shape))),
-        "indices": names.indices,
-        "slices": names.slices,
-        "indexed": tuple(indexed),
-        "sizes": tuple([k if d in names.slices else 1 for d, k in enumerate(sizes)]),
-    }
+def _column(step: Step, n: int, ndim: int, own: dict[int, int], wrap: bool) -> Any:
+    """Return the start indices along one axis; None if the window is the whole axis."""
+    ones = [1] * ndim
+    if step.kind == "array":
+        return n
+    if step.kind == "int":
+        return np.full(ones, step.value + n if wrap and step.value < 0 else step.value)
+    if step.axis in own:
+        ones[own[step.axis]] = len(step.value)
+        return np.array(step.value).reshape(ones)
+    return None if len(step.value) == n else np.full(ones, step.value.start)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -192,18 +199,14 @@ def _parameters(
 class Reading(NamedTuple):
     """The steps of reading; None for those that do nothing.
 
-    window : for a dynamic_slice: per axis a literal start, or None if it has an index; the sizes
-    axes   : the axes of a gather
-    columns, index_shape : see `index_array`
+    window : for a dynamic_slice: per axis a literal start, or its size if the next index is along it;
+             and the sizes of the window
     """
 
-    expand: Shape | None
     cut: dict[str, Shape] | None
-    reverse: tuple[int, ...]
-    window: tuple[tuple[Literal | None, ...], Shape] | None
-    axes: dict[str, Any] | None
-    columns: tuple[Any, ...]
-    index_shape: Shape
+    reverse: Shape
+    window: tuple[tuple[Literal | int, ...], Shape] | None
+    indices: Indices | None
     out: Shape | None
 
 
@@ -211,69 +214,44 @@ class Reading(NamedTuple):
 def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
     """Return how to read an index. `by_window`: scalar indices may be clamped, as in
     dynamic_slice."""
-    lay = layout(shape, structure)
-    low, high, by = [0] * len(lay.shape), list(lay.shape), [1] * len(lay.shape)
-    given: list[int] = []
+    steps, axes = layout(shape, structure)
+    all_of_it = [range(n) for n in shape]
+    read = all_of_it.copy()  # of each axis, ascending
     reverse = []
-    for kind, axis, value in lay.steps:
+    given: list[Step] = []
+    for step in steps:
+        kind, axis, value = step
         if kind == "int":
-            n = lay.shape[axis]
-            low[axis] = min(max(value + n if wrap and value < 0 else value, 0), n - 1)  # clamped as by JAX
-            high[axis] = low[axis] + 1
+            n = shape[axis]
+            i = min(max(value + n if wrap and value < 0 else value, 0), n - 1)  # clamped as by JAX
+            read[axis] = range(i, i + 1)
         elif kind == "slice":
-            r = value if value.step > 0 else value[::-1]
-            if len(r) > 1:
-                by[axis] = r.step
-                if value.step < 0:
-                    reverse.append(axis)
-            low[axis], high[axis] = (r[0], r[-1] + 1) if r else (0, 0)
-        elif kind == "array":
-            given.append(axis)
-    sizes = [-(-(b - a) // s) for a, b, s in zip(low, high, by, strict=True)]
-    cut = {"start": tuple(low), "limit": tuple(high), "strides": tuple(by)}
-    window = axes = None
-    if given and by_window and not any([s.value for s in lay.steps if s.kind == "array"]):
-        place: list[int | None] = [0] * len(sizes)
-        if not reverse and set(by) == {1}:
-            place, cut = list(low), {}
-        for axis in given:
-            place[axis], sizes[axis] = None, 1
-        dtype = index_dtype(lay.shape)
-        starts = [None if s is None else literal(s, ArrayType((), dtype)) for s in place]
-        window = tuple(starts), tuple(sizes)
+            read[axis] = value if value.step > 0 else value[::-1]
+            if value.step < 0:
+                reverse.append(axis)
+        elif axis is not None:
+            given.append(step)
+    sizes = [len(r) for r in read]
+    starts = tuple([r.start for r in read])
+    cut = None
+    if read != all_of_it:
+        limit = tuple([r[-1] + 1 if r else 0 for r in read])
+        cut = {"start": starts, "limit": limit, "strides": tuple([r.step for r in read])}
+    window = indices = None
+    if any([s.kind == "array" and s.value for s in steps]) or (given and not by_window):
+        indices = _indices(shape, axes, sizes, given, lambda r: True, wrap)
     elif given:
-        axes = _parameters(lay, _index_axes(_without_new(lay), True, lambda r: True), given, sizes)
-    if cut and (cut["limit"] == lay.shape and not any(low) and set(by) <= {1}):
-        cut = {}
-    out = _shape_of(lay, bool(axes), sizes)
-    now = tuple(sizes) if axes is None else _shape_of(_without_new(lay), True, sizes)
-    return Reading(
-        lay.shape if lay.shape != shape else None,
-        cut or None,
-        tuple(reverse),
-        window,
-        axes,
-        tuple([lay.shape[d] for d in given]),
-        lay.group,
-        out if out != now else None,
-    )
-
-
-def _shape_of(lay: Layout, group: bool, sizes: Sequence[int]) -> Shape:
-    shape: list[int] = []
-    for axis in _result(lay, group):
-        if axis == "group":
-            shape.extend(lay.group)
+        if reverse or any([r.step != 1 for r in read]):
+            starts = (0,) * len(shape)
         else:
-            shape.append(1 if axis.kind == "new" else sizes[axis.axis])
-    return tuple(shape)
-
-
-def _without_new(lay: Layout) -> Layout:
-    """Return the layout without its new axes."""
-    kept = [s for s in lay.steps if s.kind != "new"]
-    new_before = [s.kind for s in _result(lay, False)[: lay.at]].count("new")
-    return lay._replace(steps=kept, at=lay.at - new_before)
+            cut = None
+        at: list[Literal | int] = [literal(s, ArrayType((), index_dtype(shape))) for s in starts]
+        for _, axis, _ in given:
+            at[axis], sizes[axis] = shape[axis], 1
+        window = tuple(at), tuple(sizes)
+    out = _shape_of(axes, sizes)
+    now = tuple(sizes) if indices is None else _shape_of(_without_new(axes), sizes)
+    return Reading(cut, tuple(reverse), window, indices, out if out != now else None)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -284,74 +262,41 @@ class Writing(NamedTuple):
 
     value  : the shape to which the new values are broadcast; slices: the same without new axes
     window : the starts of a dynamic_update_slice, if everything is static and all steps are 1
-    axes   : the axes of a scatter
     unique, sorted : no element is written twice; the indices ascend
-    columns, index_shape, after : see `index_array`
     """
 
-    expand: Shape | None
     value: Shape
     slices: Shape
     window: tuple[Literal, ...] | None
-    axes: dict[str, Any]
+    indices: Indices
     unique: bool
     sorted: bool
-    columns: tuple[Any, ...]
-    index_shape: Shape
-    after: int
 
 
 @cached("indices that are written", 4096)
 def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
     """Return how to write to an index."""
-    lay = layout(shape, structure)
-    slim = _without_new(lay)
-    sizes = [len(s.value) if s.kind == "slice" else 1 for s in slim.steps]
-    given = any([s.kind == "array" for s in slim.steps])
-    names = _index_axes(slim, given, _is_window)
-    found = [(s.axis, _column(s, lay.shape[s.axis], names, wrap)) for s in slim.steps]
-    kept = [(d, c) for d, c in found if c is not None]
+    steps, axes = layout(shape, structure)
+    group = next(a.value for a in axes if a.kind == "group")
+    steps = [s for s in steps if s.axis is not None]  # one for each axis
+    sizes = [len(s.value) if s.kind == "slice" else 1 for s in steps]
     return Writing(
-        lay.shape if lay.shape != shape else None,
-        _shape_of(lay, given, sizes),
-        _shape_of(slim, given, sizes),
-        _static_window(lay.shape, slim.steps, wrap),
-        _parameters(lay, names, [d for d, _ in kept], sizes),
-        not given or math.prod(lay.group) == 1,
-        not given and all([s.kind != "slice" or s.value.step > 0 for s in slim.steps]),
-        tuple([c for _, c in kept]),
-        names.shape,
-        names.after,
+        _shape_of(axes, sizes),
+        _shape_of(_without_new(axes), sizes),
+        _static_window(shape, steps, wrap),
+        _indices(shape, axes, sizes, steps, lambda r: r.step == 1, wrap),
+        math.prod(group) == 1,
+        all([s.kind == "int" or (s.kind == "slice" and s.value.step > 0) for s in steps]),
     )
 
 
-def _is_window(r: range) -> bool:
-    return r.step == 1 or len(r) < 2
-
-
-def _column(step: Step, n: int, names: _IndexAxes, wrap: bool) -> Any:
-    """Return the start indices along one axis; None if the window is the whole axis."""
-    ones = [1] * len(names.shape)
-    if step.kind == "array":
-        return n
-    if step.kind == "int":
-        return np.full(ones, step.value + n if wrap and step.value < 0 else step.value)
-    if not _is_window(step.value):
-        ones[names.own[step.axis]] = len(step.value)
-        return np.array(step.value).reshape(ones)
-    if len(step.value) == n:
-        return None
-    return np.full(ones, step.value[0] if step.value else 0)
-
-
 def _static_window(shape: Shape, steps: Sequence[Step], wrap: bool) -> tuple[Literal, ...] | None:
-    starts = [0] * len(shape)
-    for kind, axis, value in steps:
-        n = shape[axis]
+    starts = []
+    for (kind, _, value), n in zip(steps, shape, strict=True):
         if kind == "int" and (-n if wrap else 0) <= value < n:
-            starts[axis] = value % n
-        elif kind == "slice" and _is_window(value):
-            starts[axis] = value[0] if value else 0
+            starts.append(value % n)
+        elif kind == "slice" and value.step == 1:
+            starts.append(value.start)
         else:
             return None
     return tuple([literal(s, ArrayType((), index_dtype(shape))) for s in starts])
@@ -365,40 +310,35 @@ def index_dtype(shape: Shape) -> Any:
     return np.dtype(np.int64 if max(shape, default=0) > 0x7FFFFFFF else np.int32)
 
 
-def index_array(
-    columns: Sequence[Any], index_shape: Shape, after: int, arrays: Sequence[Any], wrap: bool, dtype: Any
-) -> Any:
-    """Return the indices of a gather or scatter: [*index_shape, number of columns].
-
-    A column is a constant array that broadcasts to `index_shape`, or the size of the axis that the
-    next of `arrays` indexes; the shapes of `arrays` fill the axes of `index_shape` before the last
-    `after`. `wrap`: their negative indices count from the end.
-    """
+def index_array(indices: Indices, arrays: Sequence[Any], wrap: bool, dtype: Any) -> Any:
+    """Return the indices of a gather or scatter: [*indices.shape, number of columns]. `wrap`: negative
+    ones of `arrays` count from the end."""
     given = iter(arrays)
+    after = [1] * indices.after
     parts: list[Any] = []
-    sizes: list[int] = []
-    for column in columns:
+    sizes: list[int] = []  # 0: has no negative indices to be wrapped
+    for column in indices.columns:
         part, size = column, 0
         if column.__class__ is int:
             part = next(given)
             if part.__class__ is np.ndarray:
                 part = _counted_from_front(part, column, wrap, dtype)
-                part = part.reshape((*part.shape, *[1] * after))
+                part = part.reshape((*part.shape, *after))
             elif dtype_class(typeof(part).dtype) == "int":
                 size = column
         parts.append(part)
         sizes.append(size)
     if all([p.__class__ is np.ndarray for p in parts]):
-        known = [np.broadcast_to(p, index_shape) for p in parts]
-        return np.stack(known, -1).astype(dtype) if known else np.zeros((*index_shape, 0), dtype)
-    full = (*index_shape, 1)
+        known = [np.broadcast_to(p, indices.shape) for p in parts]
+        return np.stack(known, -1).astype(dtype) if known else np.zeros((*indices.shape, 0), dtype)
+    full = (*indices.shape, 1)
     made = [
         np.broadcast_to(p[..., None], full).astype(dtype)
         if p.__class__ is np.ndarray
-        else expand(_with_ones(cast_to(p, dtype), after + 1), full)
+        else expand(reshape(cast_to(p, dtype), shape=(*typeof(p).shape, *after, 1)), full)
         for p in parts
     ]
-    i = made[0] if len(made) == 1 else concatenate(*made, dimension=len(index_shape))
+    i = made[0] if len(made) == 1 else concatenate(*made, dimension=len(indices.shape))
     return wrapped(i, sizes) if wrap and any(sizes) else i
 
 
@@ -410,10 +350,6 @@ def _counted_from_front(i: np.ndarray, n: int, wrap: bool, dtype: Any) -> np.nda
     if wrap:
         wide = np.where(wide < 0, wide + n, wide)
     return np.clip(wide, limits.min, limits.max).astype(dtype)
-
-
-def _with_ones(x: Any, n: int) -> Any:
-    return reshape(x, shape=(*typeof(x).shape, *[1] * n))
 
 
 def wrapped(i: Any, sizes: Sequence[int]) -> Any:

@@ -7,7 +7,8 @@ In: an index as the user wrote it. Out: its hashable structure, a cache key for 
     (start, stop, step)     a slice; ints or None
     None, Ellipsis          themselves
     ("array", shape)        an integer array; of a mask, one per axis, and the axis' size as a third
-    ("flag", shape)         a single bool, which NumPy takes as an index along a new axis
+    ("flag", shape)         a single bool, which NumPy takes as an index along a new axis: that index
+                            is of one element, or none; it is not among the arrays
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.source import brief, here
 from functrans.ir.types import dtype_class
-from functrans.numpy.promotion import promote_dtypes
-from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import reshape
+from functrans.numpy.creation import asarray
 from functrans.trace import Tracer, concrete_value, typeof
 
 Structure = tuple[Any, ...]
@@ -35,13 +34,10 @@ Structure = tuple[Any, ...]
 
 def structure(index: Any) -> tuple[Structure, list[Any]]:
     """Return the structure of an index, and its arrays in order."""
-    if index.__class__ is not tuple:
-        if isinstance(index, tuple):
-            index = tuple(index)
-        elif isinstance(index, (list, Sequence)) and not isinstance(index, str):
+    if not isinstance(index, tuple):
+        if isinstance(index, Sequence) and not isinstance(index, str):
             raise _bare_sequence(index)
-        else:
-            index = (index,)
+        index = (index,)
     entries: list[Any] = []
     arrays: list[Any] = []
     for item in index:
@@ -76,7 +72,7 @@ def _slice(item: slice) -> tuple[int | None, int | None, int | None]:
 
 
 def _bounds(*parts: Any) -> Exception:
-    traced = any(isinstance(p, (Tracer, jax.Array)) for p in parts)
+    traced = any(isinstance(p, jax.Array) for p in parts)
     error = errors.InvalidIndex if traced else errors.TypeMismatch
     return error(
         f"the bounds of a slice must be static integers, got "
@@ -90,12 +86,12 @@ def _bounds(*parts: Any) -> Exception:
 def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
     """Parse an entry other than an int, a slice or a traced integer."""
     if isinstance(item, (bool, np.bool_)):
-        return _flag(item, entries, arrays)
+        return entries.append(("flag", (int(item),)))
     if isinstance(item, (int, np.integer)):
         return entries.append(int(item))
     if isinstance(item, (list, tuple)):
         item = from_sequence(item)
-    elif not isinstance(item, (np.ndarray, jax.Array, Tracer)):
+    elif not isinstance(item, (np.ndarray, jax.Array)):
         if hasattr(item, "__jax_array__"):
             item = item.__jax_array__()
         else:
@@ -115,12 +111,6 @@ def _other(item: Any, entries: list[Any], arrays: list[Any]) -> None:
         )
 
 
-def _flag(value: Any, entries: list[Any], arrays: list[Any]) -> None:
-    zeros = np.zeros(int(value), np.int32)
-    entries.append(("flag", zeros.shape))
-    arrays.append(zeros)
-
-
 def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
     """Parse a boolean mask, as the integer arrays of the indices where it is true."""
     value = concrete_value(mask)
@@ -133,23 +123,20 @@ def _mask(mask: Any, entries: list[Any], arrays: list[Any]) -> None:
         )
     value = np.asarray(value)
     if value.ndim == 0:
-        return _flag(value, entries, arrays)
+        entries.append(("flag", (int(value),)))
+        return
     for places, n in zip(np.nonzero(value), value.shape, strict=True):
         entries.append(("array", places.shape, n))
         arrays.append(places)
-    return None
 
 
 def from_sequence(items: Any) -> Any:
     """Convert a list among several indices to an array."""
     if not items:
         return np.zeros(0, np.int32)
-    if not any(isinstance(leaf, (Tracer, jax.Array)) for leaf in jax.tree_util.tree_leaves(items)):
+    if not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(items)):
         return np.asarray(items)
-    rows = [from_sequence(i) if isinstance(i, (list, tuple)) else i for i in items]
-    rows = [np.asarray(r) if not isinstance(r, (Tracer, jax.Array)) else r for r in rows]
-    rows = promote_dtypes(rows, "an index")
-    return concatenate(*[reshape(r, shape=(1, *typeof(r).shape)) for r in rows], dimension=0)
+    return asarray(items)
 
 
 def _bare_sequence(index: Any) -> Exception:
@@ -157,7 +144,7 @@ def _bare_sequence(index: Any) -> Exception:
         item is None
         or item is Ellipsis
         or isinstance(item, (slice, list, tuple))
-        or (isinstance(item, (np.ndarray, jax.Array, Tracer)) and np.ndim(item))
+        or (isinstance(item, (np.ndarray, jax.Array)) and np.ndim(item))
         for item in index
     )
     use = "x[tuple(index)]" if several else "x[jnp.array(index)]"

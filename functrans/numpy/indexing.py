@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import mode_of, promises
 from functrans.numpy.arithmetic import power
-from functrans.numpy.index_plans import Reading, index_array, index_dtype, reading, wrapped, writing
+from functrans.numpy.index_plans import index_array, index_dtype, reading, wrapped, writing
 from functrans.numpy.index_structure import from_sequence, structure
 from functrans.numpy.promotion import (
     SCALARS,
@@ -46,22 +46,23 @@ from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 
 _WINDOW: Any = jax.ds(0, 1).__class__
-_WINDOW_MODES = (PROMISE, "clip")
 
 
-def getitem(
-    x: ArrayLike,
-    index: PyTree,
-    mode: str = PROMISE,
-    fill: Any = None,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    wrap: bool = True,
-) -> Any:
+class How(NamedTuple):
+    """How to use indices: the mode for those out of bounds and two promises, as in `gather`; and whether
+    negative ones count from the end."""
+
+    mode: str
+    indices_are_sorted: bool = False
+    unique_indices: bool = False
+    wrap: bool = True
+
+
+def getitem(x: ArrayLike, index: PyTree, how: How = How(PROMISE), fill: Any = None) -> Any:  # noqa: B008
     """Return the elements x[index], by NumPy's rules.
 
-    Out-of-bounds indices are clamped, as in JAX; `x.at[index].get(mode=...)` has other modes. Mode and
-    fill value are as in `gather`.
+    Out-of-bounds indices are clamped, as in JAX; `x.at[index].get(mode=...)` has other modes. The fill
+    value is as in `gather`.
     Source: `jax.Array.__getitem__`.
 
     Example:
@@ -73,24 +74,21 @@ def getitem(
         return runtime.at_by_jax(x, index).get()
     t = typeof(x)
     parts, arrays = structure(index)
-    by_window = mode in _WINDOW_MODES
+    by_window = how.mode != FILL
     if not by_window:
         parts, arrays = _ints_as_arrays(parts, arrays)
-    plan = reading(t.shape, parts, by_window, wrap)
-    if plan.expand is not None:
-        x = reshape(x, shape=plan.expand)
+    plan = reading(t.shape, parts, by_window, how.wrap)
     if plan.cut is not None:
         x = slice_(x, **plan.cut)
     if plan.reverse:
         x = rev(x, dimensions=plan.reverse)
     if plan.window is not None:
-        x = _window(x, plan, arrays, wrap)
-    elif plan.axes is not None:
-        how = promises(mode, indices_are_sorted, unique_indices)
-        if mode == FILL and fill is not None:
-            how["fill"] = fill
-        i = index_array(plan.columns, plan.index_shape, 0, arrays, wrap, index_dtype(t.shape))
-        x = gather(x, i, **plan.axes, **how)
+        x = _window(x, *plan.window, arrays, how.wrap)
+    elif plan.indices is not None:
+        params = plan.indices.axes | promises(*how[:3])
+        if how.mode == FILL and fill is not None:
+            params["fill"] = fill
+        x = gather(x, index_array(plan.indices, arrays, how.wrap, index_dtype(t.shape)), **params)
     return x if plan.out is None else reshape(x, shape=plan.out)
 
 
@@ -103,29 +101,26 @@ def _has_window(index: Any) -> bool:
 def _ints_as_arrays(parts: Sequence[Any], arrays: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
     """Convert static ints to scalar arrays: in mode "fill_or_drop" they may be out of bounds."""
     given = iter(arrays)
-    kept, made = [], []
+    made: list[Any] = []
     for part in parts:
         if part.__class__ is int:
-            kept.append(("array", ()))
             made.append(np.array(part))
-        else:
-            kept.append(part)
-            if part.__class__ is tuple and part[0].__class__ is str:
-                made.append(next(given))
-    return tuple(kept), made
+        elif part.__class__ is tuple and part[0] == "array":
+            made.append(next(given))
+    return tuple([("array", ()) if p.__class__ is int else p for p in parts]), made
 
 
-def _window(x: Any, plan: Reading, arrays: Sequence[Any], wrap: bool) -> Any:
-    starts, sizes = plan.window  # type: ignore[misc]
+def _window(x: Any, starts: Sequence[Any], sizes: Any, arrays: Sequence[Any], wrap: bool) -> Any:
     dtype = index_dtype(typeof(x).shape)
-    given = iter(zip(arrays, plan.columns, strict=True))
+    given = iter(arrays)
     made: list[Any] = []
     for start in starts:
-        if start is None:
-            i, n = next(given)
-            signed = dtype_class(typeof(i).dtype) == "int"
-            i = cast_to(i, dtype)
-            start = wrapped(i, (n,)) if wrap and signed else i
+        if start.__class__ is int:
+            n, start = start, next(given)
+            signed = dtype_class(typeof(start).dtype) == "int"
+            start = cast_to(start, dtype)
+            if wrap and signed:
+                start = wrapped(start, (n,))
         made.append(start)
     return dynamic_slice(x, *made, sizes=sizes)
 
@@ -154,21 +149,13 @@ def setitem(x: ArrayLike, index: PyTree, value: ArrayLike) -> None:
     )
 
 
-def write(
-    x: Any,
-    index: Any,
-    values: Any,
-    primitive: Any,
-    name: str,
-    mode: str = FILL,
-    indices_are_sorted: bool = False,
-    unique_indices: bool = False,
-    wrap: bool = True,
-) -> Any:
+def write(x: Any, index: Any, values: Any, primitive: Any, name: str, how: How) -> Any:
     """Return x with its elements at an index combined with values by a scatter."""
     t = typeof(x)
     parts, arrays = structure(index)
-    plan = writing(t.shape, parts, wrap)
+    plan = writing(t.shape, parts, how.wrap)
+    if isinstance(values, (list, tuple)):
+        values = from_sequence(values)
     if 0 in plan.slices:
         _check_shape(values, plan.value, name)
         return x
@@ -176,27 +163,17 @@ def write(
         out, number = align(x, values, name)
         values = Literal(number.value, ArrayType(plan.slices, typeof(number).dtype))
     else:
-        if isinstance(values, (list, tuple)):
-            values = from_sequence(values)
         _check_shape(values, plan.value, name)
         out, values = promote_dtypes((x, values), name)
         values = _reshaped(expand(values, plan.value), plan.slices)
     _warn_of_cast(out, values, t)
-    if plan.expand is not None:
-        out = reshape(out, shape=plan.expand)
     if plan.window is not None and primitive is scatter:
-        out = dynamic_update_slice(out, _reshaped(values, plan.axes["sizes"]), *plan.window)
+        out = dynamic_update_slice(out, _reshaped(values, plan.indices.axes["sizes"]), *plan.window)
     else:
-        dtype = index_dtype(t.shape)
-        i = index_array(plan.columns, plan.index_shape, plan.after, arrays, wrap, dtype)
-        how = promises(
-            mode,
-            indices_are_sorted or plan.sorted,
-            unique_indices or plan.unique or set(typeof(i).shape[:-1]) <= {1},
-        )
-        out = primitive(out, i, values, **plan.axes, **how)
-    if plan.expand is not None:
-        out = reshape(out, shape=t.shape)
+        i = index_array(plan.indices, arrays, how.wrap, index_dtype(t.shape))
+        ascending = how.indices_are_sorted or plan.sorted
+        unique = how.unique_indices or plan.unique or set(typeof(i).shape[:-1]) <= {1}
+        out = primitive(out, i, values, **plan.indices.axes, **promises(how.mode, ascending, unique))
     return materialize(cast(out, t.dtype, t.weak_type))
 
 
@@ -269,17 +246,9 @@ def _updater(name: str, primitive: Any, sign: str) -> Callable[..., Any]:
         out_sharding: None = None,
         wrap_negative_indices: bool = True,
     ) -> Any:
-        return write(
-            self.array,
-            self.index,
-            values,
-            primitive,
-            f"at[].{name}",
-            mode_of(mode, FILL, f"at[].{name}"),
-            indices_are_sorted,
-            unique_indices,
-            wrap_negative_indices,
-        )
+        mode = mode_of(mode, FILL, f"at[].{name}")
+        how = How(mode, indices_are_sorted, unique_indices, wrap_negative_indices)
+        return write(self.array, self.index, values, primitive, f"at[].{name}", how)
 
     update.__name__ = name
     update.__qualname__ = f"AtRef.{name}"
@@ -351,14 +320,10 @@ class AtRef:
 
         Source: `jax.numpy.ndarray.at`.
         """
-        how: dict[str, Any] = {
-            "indices_are_sorted": indices_are_sorted,
-            "unique_indices": unique_indices,
-            "mode": mode_of(mode, FILL, "at[].apply"),
-            "wrap": wrap_negative_indices,
-        }
-        found = func(getitem(self.array, self.index, **how))
-        return write(self.array, self.index, found, scatter, "at[].apply", **how)
+        mode = mode_of(mode, FILL, "at[].apply")
+        how = How(mode, indices_are_sorted, unique_indices, wrap_negative_indices)
+        found = func(getitem(self.array, self.index, how))
+        return write(self.array, self.index, found, scatter, "at[].apply", how)
 
     def get(
         self,
@@ -385,12 +350,6 @@ class AtRef:
                 **strategy,
             )
         fill = fill_of(fill_value, typeof(self.array).dtype, "at[].get")
-        return getitem(
-            self.array,
-            self.index,
-            mode_of(mode, PROMISE, "at[].get"),
-            fill,
-            indices_are_sorted,
-            unique_indices,
-            wrap_negative_indices,
-        )
+        mode = mode_of(mode, PROMISE, "at[].get")
+        how = How(mode, indices_are_sorted, unique_indices, wrap_negative_indices)
+        return getitem(self.array, self.index, how, fill)

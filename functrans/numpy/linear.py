@@ -125,9 +125,8 @@ def without_ones(x: Any, x_names: Any, y: Any, y_names: Any) -> tuple[Any, Any, 
     x_sizes, y_sizes = [
         dict(zip(names, typeof(v).shape, strict=True)) for v, names in ((x, x_names), (y, y_names))
     ]
-    differ = [n for n in x_sizes if n in y_sizes and x_sizes[n] != y_sizes[n]]
-    x, x_names = _without(x, x_names, [n for n in differ if x_sizes[n] == 1])
-    y, y_names = _without(y, y_names, [n for n in differ if y_sizes[n] == 1])
+    x, x_names = _without(x, x_names, [n for n in x_names if x_sizes[n] == 1 != y_sizes.get(n, 1)])
+    y, y_names = _without(y, y_names, [n for n in y_names if y_sizes[n] == 1 != x_sizes.get(n, 1)])
     return x, x_names, y, y_names
 
 
@@ -185,16 +184,12 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if order != tuple(range(t.ndim)):
         a = transpose(a, permutation=order)
     *lead, n, m = typeof(a).shape
-    start = offset if offset >= 0 else -offset * m
     count = max(0, min(n, m - offset) if offset >= 0 else min(n + offset, m))
+    start, step = (offset if offset >= 0 else -offset * m, m + 1) if count else (0, 1)
+    limit = start + (count - 1) * step + 1 if count else 0
+    zeros, ones = [0] * len(lead), [1] * len(lead)
     a = reshape(a, shape=(*lead, n * m))
-    limit = start + (count - 1) * (m + 1) + 1 if count else start
-    if not count:
-        start = limit = 0
-    zeros = (0,) * len(lead)
-    a = slice_(
-        a, start=(*zeros, start), limit=(*lead, limit), strides=(*[1] * len(lead), m + 1 if count else 1)
-    )
+    a = slice_(a, start=(*zeros, start), limit=(*lead, limit), strides=(*ones, step))
     main = t.ndim == 2 and n == m and offset == 0
     return cast(a, t.dtype) if main else a  # as in JAX, whose main diagonals are not weak
 
@@ -237,17 +232,14 @@ def einsum(
     xs = promote_dtypes([array_of(x, "einsum", i) for i, x in enumerate(operands)], "einsum")
     shapes = tuple([typeof(x).shape for x in xs])
     to = None if preferred_element_type is None else user_dtype(preferred_element_type)
-    for taken, formula in _steps(subscripts, shapes, _hashable(optimize)):
+    if isinstance(optimize, (list, tuple)):
+        optimize = tuple([tuple(p) for p in optimize if p != "einsum_path"])
+    for taken, names, kept, axes in _steps(subscripts, shapes, optimize):
         terms = [xs.pop(i) for i in taken]
         if to is not None:
             terms = promote_dtypes(terms, "einsum")
-        if formula.__class__ is tuple and preferred_element_type is None:
-            lhs, rhs, kept = formula[0]
-            y = contract(terms[0], terms[1], lhs, rhs, kept, precision)
-        else:
-            text = formula[1] if formula.__class__ is tuple else formula
-            y = _contract(text, terms, precision, preferred_element_type)
-        xs.append(y)
+        how: dict[str, Any] = {"precision": precision, "preferred": preferred_element_type}
+        xs.append(_contract(names, terms, kept, **how) if axes is None else contract(*terms, *axes, **how))
     out = xs[0]
     return materialize(out if to is None else cast(out, to))
 
@@ -272,18 +264,10 @@ def _from_lists(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
         ) from None
 
 
-def _hashable(optimize: Any) -> Any:
-    if isinstance(optimize, list):
-        return tuple([tuple(p) if isinstance(p, list) else p for p in optimize])
-    return optimize
-
-
 @cached("steps of einsum", 4096)
-def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[tuple[int, ...], Any]]:
-    """Return, for each step, the operands to remove and the subscripts "ab,bc->ac" of the result,
-    which is appended; with dot_general's axis names if the step is a single dot_general."""
-    if isinstance(optimize, tuple):
-        optimize = [p for p in optimize if p != "einsum_path"]
+def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tuple[Any, ...]]:
+    """Return, for each step, the operands to remove; the names of their axes; those of the result, which
+    is appended; and dot_general's axes if the step is a single dot_general, else None."""
     try:
         _, info = opt_einsum.contract_path(
             subscripts, *shapes, shapes=True, optimize="auto" if optimize is True else optimize
@@ -297,32 +281,22 @@ def _steps(subscripts: str, shapes: tuple[Any, ...], optimize: Any) -> list[tupl
         ) from None
     left = list(shapes)
     steps = []
-    for step in info.contraction_list:
-        taken, formula = step[0], step[2]
+    for taken, _, formula, *_ in info.contraction_list:
+        terms, out = formula.split("->")
+        names = terms.split(",")
         given = [left.pop(i) for i in taken]
-        names, out = formula.split("->")
-        sizes: dict[str, set[int]] = {}
-        for term, shape in zip(names.split(","), given, strict=True):
-            for name, n in zip(term, shape, strict=True):
-                sizes.setdefault(name, set()).add(n)
-        left.append(tuple([max(sizes[name]) for name in out]))
-        plain = all(len(found) == 1 for found in sizes.values())
-        axes = _plain_axes(names.split(","), out) if plain else None
-        steps.append((taken, formula if axes is None else (axes, formula)))
+        sizes = set(zip("".join(names), sum(given, ()), strict=True))
+        large = dict(sorted(sizes))
+        left.append(tuple([large[name] for name in out]))
+        plain = len(large) == len(sizes) and _is_dot(names, out)
+        steps.append((taken, names, out, _numbered(*names, out) if plain else None))
     return steps
 
 
-def _plain_axes(terms: list[str], out: str) -> tuple[Any, ...] | None:
-    """Return the axes (lhs, rhs, out) if the step is a single dot_general, else None; an
-    elementwise product is not one."""
-    if len(terms) != 2:
-        return None
-    x, y = terms
-    once = all(len(set(names)) == len(names) for names in (x, y))
-    alone = set(x) ^ set(y)
-    if not once or not alone <= set(out) or x == y == out:
-        return None
-    return _numbered(x, y, out)
+def _is_dot(names: list[str], out: str) -> bool:
+    """Return whether a step on equal sizes is a single dot_general; an elementwise product is not."""
+    once = all(len(set(term)) == len(term) for term in names)
+    return len(names) == 2 and once and set(names[0]) ^ set(names[1]) <= set(out) and names != [out, out]
 
 
 def _numbered(*terms: str) -> tuple[tuple[int, ...], ...]:
@@ -330,26 +304,19 @@ def _numbered(*terms: str) -> tuple[tuple[int, ...], ...]:
     return tuple([tuple([number[n] for n in names]) for names in terms])
 
 
-def _contract(formula: str, terms: list[Any], precision: Any, preferred: Any) -> Any:
-    given, out = formula.split("->")
-    names = given.split(",")
+def _contract(names: list[str], terms: list[Any], out: str, precision: Any, preferred: Any) -> Any:
     x, x_names = terms[0], names[0]
     if len(terms) == 1:
-        return _alone(x, x_names, out)
-    for i, (y, y_names) in enumerate(zip(terms[1:], names[1:], strict=True)):
-        later = "".join(names[i + 2 :]) + out
+        x, x_names = _reduced(x, x_names, out)
+        order = tuple([x_names.index(n) for n in out])
+        return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
+    for i, (y, y_names) in enumerate(zip(terms[1:], names[1:], strict=True), 2):
+        later = {*"".join(names[i:]), *out}
         union = dict.fromkeys(x_names + y_names)
-        kept = out if i == len(terms) - 2 else "".join([n for n in union if n in later])
+        kept = out if i == len(terms) else "".join([n for n in union if n in later])
         x = _pair(x, x_names, y, y_names, kept, precision, preferred)
         x_names = kept
     return x
-
-
-def _alone(x: Any, names: str, out: str) -> Any:
-    """Compute a step with one operand: diagonals, sums and a transpose."""
-    x, names = _reduced(x, names, out)
-    order = tuple([names.index(n) for n in out])
-    return x if order == tuple(range(len(order))) else transpose(x, permutation=order)
 
 
 def _reduced(x: Any, names: str, needed: str) -> tuple[Any, str]:

@@ -106,13 +106,10 @@ def _others_turn(x: Tracer, other: Any, name: str, reflected: str = "") -> Any:
 
 def _asked(other: Any, method: str, x: Tracer) -> Any:
     """Call `other.method(x)` as Python does, looked up in the class; else NotImplemented."""
-    for kind in type(other).__mro__:
-        if method in vars(kind):
-            found = vars(kind)[method]
-            if hasattr(found, "__get__"):
-                found = found.__get__(other, type(other))
-            return NotImplemented if found is None else found(x)
-    return NotImplemented
+    found: Any = next((vars(kind)[method] for kind in type(other).__mro__ if method in vars(kind)), None)
+    if hasattr(found, "__get__"):
+        found = found.__get__(other, type(other))
+    return NotImplemented if found is None else found(x)
 
 
 def _joined(left: Sequence[Any], x: Tracer) -> Any:
@@ -194,18 +191,15 @@ _COMPARISONS: dict[str, tuple[str, Callable[..., Any]]] = {  # with the reflecte
 OPERATORS = tuple([f"__{name}__" for name in (*_BINARY, *_COMPARISONS)])
 
 
-_round = _by_jax("round")
-
-
 def _rounded(x: Any, ndigits: int | None = None) -> Any:
     """Return round(x) as integers, as for a Python float; round(x, n) keeps x's dtype."""
-    y = _round(x, ndigits or 0)
+    y = sys.modules[__package__].round(x, ndigits or 0)
     return selecting.astype(y, int) if ndigits is None else y
 
 
 _UNARY: dict[str, Callable[..., Any]] = {
     "neg": ufuncs.negative,
-    "pos": ufuncs.positive,
+    "pos": _by_jax("positive"),
     "abs": ufuncs.absolute,
     "invert": ufuncs.invert,
     "round": _rounded,
@@ -224,16 +218,13 @@ def _len(self: Tracer) -> int:
     return self.shape[0]
 
 
-_unstack = _by_jax("unstack")
-
-
 def _iter(self: Tracer) -> Iterator[Any]:
     if not self.shape:
         raise errors.TypeMismatch(
             f"iteration over a {self.type}, which has no axes, {here()}\n"
             "Return several values as a tuple, or add an axis first."
         )
-    return iter(_unstack(self))
+    return iter(sys.modules[__package__].unstack(self))
 
 
 def _delete(self: Tracer, index: Any) -> None:

@@ -7,14 +7,15 @@ and take the dtype of the array they are combined with.
 
 from __future__ import annotations
 
+import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from functrans import errors
+from functrans import errors, runtime
 from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal
@@ -64,6 +65,12 @@ def type_of(x: Any, name: str, position: int = 0) -> ArrayType:
         ) from None
 
 
+@cached("JAX's functions beside ours", 256)
+def of_jax(name: str) -> Callable[..., Any]:
+    """Return JAX's function or method of ufuncs (`add.reduce`), for what one of ours does not do."""
+    return runtime.delegated(operator.attrgetter(name)(jax.numpy), name, "functrans.numpy")
+
+
 def mask_of(where: Any, name: str) -> Any:
     """Return the mask `where`; raise an error unless it is boolean."""
     where = value_of(where, name)
@@ -98,7 +105,7 @@ def value_of(x: Any, name: str, position: int = 0) -> Any:
     if kind is CONCRETE or isinstance(x, (jax.Array, np.ndarray)):
         return x
     if isinstance(x, np.generic):
-        return x if dtype_class(t.dtype) == "key" else literal(x, t)
+        return literal(x, t)
     return value_of(x.__jax_array__(), name, position) if hasattr(x, "__jax_array__") else x
 
 
@@ -336,14 +343,11 @@ def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
         return tuple(range(ndim))
     if isinstance(axis, int):
         return (axis_index(axis, ndim, name),)
-    many = (
-        [axis_index(a, ndim, name) for a in axis]
-        if isinstance(axis, (tuple, list))
-        else [axis_index(axis, ndim, name)]
-    )
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    many = tuple([axis_index(a, ndim, name) for a in given])
     if len(set(many)) != len(many):
-        raise errors.InvalidArgument(f"{name}: duplicate value in axis {axis}, {here()}")
-    return tuple(many)
+        raise invalid(name, f"duplicate value in axis {axis}")
+    return many
 
 
 _PYTHONS = (float, int, complex, bool)

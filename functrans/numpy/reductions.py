@@ -7,7 +7,6 @@ Narrow integers are summed in the default integer type, half precision in float3
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -25,20 +24,21 @@ from functrans.numpy.promotion import (
     inexact_dtype,
     invalid,
     mask_of,
+    of_jax,
     scalar,
     user_dtype,
     value_of,
 )
 from functrans.numpy.selecting import where as select_where
-from functrans.numpy.ufuncs import refuse_out, truth
+from functrans.numpy.ufuncs import refuse_out
 from functrans.primitives.calls.jit import composite
 from functrans.primitives.elementwise.complex_numbers import conj, real
 from functrans.primitives.elementwise.conversion import real_dtype
-from functrans.primitives.elementwise.families import add, div, gt, mul, square, sub
+from functrans.primitives.elementwise.families import div, gt, mul, square, sub
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import sqrt
 from functrans.primitives.reductions.folds import reduce_sum, wide_dtype
-from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
@@ -66,8 +66,7 @@ def _is_plain(t: ArrayType) -> bool:
 def with_axes(x: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Restore the reduced axes, with size 1."""
     wide = tuple([1 if i in axes else n for i, n in enumerate(shape)])
-    kept = tuple([i for i in range(len(shape)) if i not in axes])
-    return broadcast_in_dim(x, shape=wide, dimensions=kept)
+    return broadcast_in_dim(x, shape=wide, dimensions=kept_axes(len(shape), axes))
 
 
 def _summed(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
@@ -110,24 +109,15 @@ def sum(
     axes = axes_of(axis, len(t.shape), "sum")
     if dtype is initial is where is None and _is_plain(t):
         return _summed(a, axes, keepdims)
-    if dtype is not None:
-        result = user_dtype(dtype)
-    elif promote_integers:
-        result = wide_integer(t.dtype)
-    else:
-        result = np.dtype("int32") if t.dtype == bool else t.dtype
-    if result is BOOL:  # truth values, accumulated as integers
-        a = truth(a, "sum")
-    x = cast(a, wide_integer(result) if result is BOOL else wide_dtype(result) if dtype is None else result)
+    result = wide_integer(t.dtype) if dtype is None else user_dtype(dtype)
+    if initial is not None or not promote_integers or result is BOOL:
+        return of_jax("sum")(
+            array_of(a, "sum"), axis, dtype, None, keepdims, initial, where, promote_integers
+        )
+    x = cast(a, wide_dtype(result) if dtype is None else result)
     if where is not None:
         x = select_where(mask_of(where, "sum"), x, literal(0, typeof(x).update(shape=())))
-    x = _summed(x, axes, keepdims)
-    if initial is not None:
-        start = value_of(initial, "sum")
-        if typeof(start).ndim:
-            raise invalid("sum", f"initial must be a number, got {typeof(start)}")
-        x = add(*align(x, cast(start, typeof(x).dtype), "sum"))
-    return materialize(truth(x, "sum") if result is BOOL else cast(x, result))
+    return materialize(cast(_summed(x, axes, keepdims), result))
 
 
 # --- moments --------------------------------------------------------------------------------------
@@ -159,33 +149,31 @@ def mean(
     refuse_out("mean", out)
     a = value_of(a, "mean")
     t = typeof(a)
+    axes = axes_of(axis, t.ndim, "mean")
     out_dtype = inexact_dtype(t.dtype) if dtype is None else user_dtype(dtype)
     wide = wide_dtype(out_dtype) if dtype is None else out_dtype
-    axes = axes_of(axis, t.ndim, "mean")
     total = sum(a, axes, wide, where=where)
     if where is None:
-        n = scalar(_count(t, axes), typeof(total))
+        n: Any = scalar(_count(t, axes), typeof(total))
     else:
-        n = cast(sum(included(where, t, "mean"), axes, canonical_dtype(np.dtype("int64"))), wide)
+        n = _included(where, t, axes, wide, "mean")
     result = cast(div(total, n), out_dtype)
     return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 
 
-def included(where: Any, t: ArrayType, name: str) -> Any:
-    """Return the mask `where`, broadcast to the shape of the operand."""
-    return expand(mask_of(where, name), t.shape)
+def _included(where: Any, t: ArrayType, axes: tuple[int, ...], dtype: Any, name: str) -> Any:
+    """Return the number of elements that are included, of a dtype."""
+    return cast(sum(expand(mask_of(where, name), t.shape), axes), dtype)
 
 
 def _by_degrees(total: Any, n: Any, ddof: Any) -> Any:
     """Return total / (n - ddof); NaN, with a gradient of zero, where that is not positive."""
     kind = typeof(total)
-    if isinstance(n, int):
-        if ddof.__class__ in SCALARS:
-            left = operator.sub(n, ddof)
-            return div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
-        n = literal(n, kind)
+    if isinstance(n, int) and ddof.__class__ in SCALARS:
+        left: Any = n - ddof
+        return div(total, scalar(left, kind)) if left > 0 else literal(math.nan, kind)
     ddof = ddof if ddof.__class__ in SCALARS else cast(array_of(ddof, "var"), kind.dtype)
-    left = sub(*align(n, ddof, "var"))
+    left = sub(*align(literal(n, kind) if isinstance(n, int) else n, ddof, "var"))
     none, one = (literal(x, typeof(left)) for x in (0, 1))
     enough = gt(left, none)
     result = div(*align(total, select_n(enough, one, left), "var"))
@@ -217,13 +205,13 @@ def var(
     Source: `jax.numpy.var`.
     """
     refuse_out("var", out)
+    a = value_of(a, "var")
+    t = typeof(a)
+    axes = axes_of(axis, t.ndim, "var")
     if correction is not None:
         if ddof != 0:
             raise invalid("var", "ddof and correction can't be provided simultaneously")
         ddof = correction
-    a = value_of(a, "var")
-    t = typeof(a)
-    axes = axes_of(axis, t.ndim, "var")
     own = inexact_dtype(t.dtype)
     if dtype is not None and dtype_class(own) == "complex" != dtype_class(user_dtype(dtype)):
         raise invalid("var", f"complex numbers need a complex dtype, got {dtype}")
@@ -233,8 +221,7 @@ def var(
     if mean is None:
         centre = _mean(x, axes, wide, None, where is not None, where=where)
         if where is None:  # straight to the full shape
-            kept = tuple([i for i in range(t.ndim) if i not in axes])
-            centre = broadcast_in_dim(centre, shape=t.shape, dimensions=kept)
+            centre = broadcast_in_dim(centre, shape=t.shape, dimensions=kept_axes(t.ndim, axes))
         mean = centre
     distance = sub(*align(x, mean, "var"))
     if dtype_class(wide) == "complex":
@@ -242,11 +229,7 @@ def var(
     else:
         squares = square(distance)
     total = sum(squares, axes, where=where)
-    kind = typeof(total)
-    if where is None:
-        n: Any = _count(t, axes)
-    else:
-        n = sum(included(where, t, "var"), axes, kind.dtype)
+    n: Any = _count(t, axes) if where is None else _included(where, t, axes, typeof(total).dtype, "var")
     result = cast(_by_degrees(total, n, ddof), real_dtype(own) if dtype is None else user_dtype(dtype))
     return materialize(with_axes(result, t.shape, axes) if keepdims and axes else result)
 

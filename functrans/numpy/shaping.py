@@ -95,7 +95,7 @@ def ravel(a: ArrayLike, order: str = "C", *, out_sharding: Device = None) -> Arr
 
     Source: `jax.numpy.ravel`.
     """
-    return reshape(a, (-1,) if typeof(array_of(a, "ravel")).size else (0,), order)
+    return reshape(array_of(a, "ravel"), (-1,), order)
 
 
 def copy(a: ArrayLike, order: str | None = None) -> Array:
@@ -218,8 +218,8 @@ def concatenate(
     n = types[0].ndim
     if n == 0:
         raise invalid(name, "scalars cannot be joined", "Use jnp.stack.")
+    shown = ", ".join(map(str, types))
     if any(t.ndim != n for t in types):
-        shown = ", ".join(map(str, types))
         raise mismatch(
             name,
             f"Cannot concatenate arrays with different numbers of dimensions: got {shown}",
@@ -228,9 +228,7 @@ def concatenate(
     i = axis_index(axis, n, name)
     if len(xs) == 1:
         return array_of(xs[0], name)
-    rest = [(*t.shape[:i], *t.shape[i + 1 :]) for t in types]
-    if any(r != rest[0] for r in rest):
-        shown = ", ".join(map(str, types))
+    if len({(*t.shape[:i], *t.shape[i + 1 :]) for t in types}) > 1:
         raise mismatch(
             name,
             f"arrays may differ in size along axis {i} only, got {shown}",
@@ -241,7 +239,7 @@ def concatenate(
 
 def _pieces(name: str, arrays: Any) -> list[Any]:
     """Return the arrays of a sequence, or the slices of an array."""
-    if isinstance(arrays, (Tracer, np.ndarray)) or hasattr(arrays, "shape"):
+    if hasattr(arrays, "shape"):
         if typeof(arrays).ndim == 0:
             raise mismatch(name, f"takes a sequence of arrays, got {typeof(arrays)}")
         return list(array_of(arrays, name))

@@ -18,11 +18,10 @@ from typing import Any
 
 import jax
 
-from functrans import runtime
 from functrans.ir import tracebacks
 from functrans.ir.tracebacks import named_boundary
-from functrans.numpy import ufuncs
-from functrans.numpy.arithmetic import logaddexp, logaddexp2
+from functrans.numpy import arithmetic, ufuncs
+from functrans.numpy.promotion import of_jax
 from functrans.primitives.calls.jit import composite
 
 __all__ = ["frompyfunc", "ufunc"]
@@ -31,15 +30,9 @@ _METHODS = ("reduce", "accumulate", "at", "outer", "reduceat")
 
 
 def _method(theirs: Any, name: str) -> Callable[..., Any]:
-    shown = f"{theirs.__name__}.{name}"
-
-    @functools.cache
-    def made() -> Callable[..., Any]:
-        return runtime.delegated(getattr(theirs, name), shown, __package__)
-
     @functools.wraps(getattr(theirs, name), updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
-        return made()(*args, **kwargs)
+        return of_jax(f"{theirs.__name__}.{name}")(*args, **kwargs)
 
     return call
 
@@ -81,20 +74,16 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 _OURS: set[Any] = set()
 
 
-_WITH_METHODS = (
-    "add multiply subtract maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or "
-    "logical_xor negative"
-)
-
-
 def _attach() -> None:
-    for function in (*[getattr(ufuncs, name) for name in _WITH_METHODS.split()], logaddexp, logaddexp2):
-        _OURS.add(function)
-        theirs = getattr(jax.numpy, function.__name__)
-        for name in ("nin", "nout", "nargs", "identity"):
-            setattr(function, name, getattr(theirs, name))
-        for name in _METHODS:
-            setattr(function, name, _method(theirs, name))
+    for module in (ufuncs, arithmetic):
+        for name in module.__all__:
+            theirs, function = getattr(jax.numpy, name), getattr(module, name)
+            if isinstance(theirs, jax.numpy.ufunc):
+                _OURS.add(function)
+                for attribute in ("nin", "nout", "nargs", "identity"):
+                    setattr(function, attribute, getattr(theirs, attribute))
+                for method in _METHODS:
+                    setattr(function, method, _method(theirs, method))
 
 
 _attach()

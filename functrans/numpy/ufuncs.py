@@ -27,7 +27,7 @@ __all__ = [
     "bitwise_xor", "ceil", "conj", "conjugate", "cos", "divide", "equal", "exp", "expm1",
     "floor", "greater", "greater_equal", "imag", "invert", "less", "less_equal", "log", "log1p",
     "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "multiply",
-    "negative", "not_equal", "positive", "real", "sign", "sin", "sqrt", "square", "subtract",
+    "negative", "not_equal", "real", "sign", "sin", "sqrt", "square", "subtract",
     "tanh", "true_divide",
 ]  # fmt: skip
 
@@ -196,14 +196,6 @@ def negative(x: ArrayLike, /, *, out: None = None, where: None = None) -> Array:
 
 
 sign: Unary = unary("sign", "-1, 0 or 1; x / |x| of complex numbers.", arithmetic.sign, integers=True)
-
-
-def positive(x: ArrayLike, /) -> Array:
-    """+x, which is x.
-
-    Source: `jax.numpy.positive`.
-    """
-    return array_of(x, "positive")
 
 
 def absolute(x: ArrayLike, /) -> Array:

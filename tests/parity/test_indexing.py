@@ -361,6 +361,7 @@ def test_apply_and_lists():
         0,
     )
     assert_close(ft.jit(lambda x, i: x[[i, 0], :])(x, 2), x[np.array([2, 0])], 0)
+    assert_close(ft.jit(lambda x, a: x.at[0, 0:0].set([a, 2.0, a]))(x, 3.0), x, 0)
 
 
 def test_repeated_set_has_one_winner():

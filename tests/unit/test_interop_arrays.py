@@ -45,3 +45,14 @@ def test_jax_is_left_alone():
     assert TABLE.at[0].set(7.0)[0, 0] == 7.0
     assert jax.jit(lambda i: TABLE[i])(1)[0] == 3.0
     assert float(jax.grad(lambda y: jnp.zeros(3).at[1].set(y).sum())(2.0)) == 1.0
+
+
+class Wide:
+    """An array of another library, with 64-bit integers."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([2**40, 3])
+
+
+def test_arrays_of_others_are_cast_before_they_are_narrowed():
+    np.testing.assert_array_equal(fnp.array(Wide(), "float32"), jnp.array(Wide(), "float32"))
