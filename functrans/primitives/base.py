@@ -91,6 +91,7 @@ class Primitive:
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
     # parameters that are axes of all operands and results; () if a leading axis changes nothing
     axis_params: tuple[str, ...] | None = None
+    drops_axes = False  # the results do not have these axes
 
     def __init__(self, name: str | None = None):
         self.name = name or self.name
@@ -164,7 +165,10 @@ class Primitive:
             raise self.missing("batch")
         to = next(d for d in dims if d is not None) if self.axis_params else 0
         lined_up = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
-        outs = self(*lined_up, **past_batch_axis(self, to, params))
+        moved = past_batch_axis(self, to, params)
+        outs = self(*lined_up, **moved)
+        if self.drops_axes:
+            to -= sum([a < to for name in self.axis_params for a in moved[name]])
         return outs, [to] * len(outs) if self.multiple_results else to
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
@@ -389,17 +393,6 @@ class Primitive:
         """
         problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
         return self.mismatch(types, problem, "Cast with x.astype(...) first.")
-
-    def negative(self, types: Sequence[ArrayType], shape: tuple[int, ...]) -> Exception:
-        """Return the error for a shape with a negative size.
-
-        Example:
-          >>> from functrans.ir import PRIMITIVES
-          >>> print(PRIMITIVES["iota"].negative([], (-1,)))
-          iota(): the shape (-1,) has a negative size, at...
-        """
-        problem = f"the shape {shape} has a negative size"
-        return self.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
 
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"

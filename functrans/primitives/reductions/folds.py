@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
 from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, own_cost, sum_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.conversion import cast, convert_element_type, one_zero, ordered_bits
@@ -32,6 +33,8 @@ class Reduction(Primitive):
     """
 
     in_kernel = True
+    axis_params: tuple[str, ...] = ("axes",)
+    drops_axes = True
 
     def __init__(
         self,
@@ -81,11 +84,6 @@ class Reduction(Primitive):
     def chooser(self, dtype: Any) -> Callable[..., Any]:
         """Return the StableHLO operation on two scalars of a dtype."""
         return self.op
-
-    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes) -> Any:
-        (x,), (d,) = args, dims
-        inner = tuple([a + (a >= d) for a in axes])
-        return self(x, axes=inner), d - sum(a < d for a in inner)
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
@@ -220,10 +218,11 @@ class Arg(Primitive):
 
     in_kernel = True
     locally_constant = True
+    axis_params: tuple[str, ...] = ("axes",)
+    drops_axes = True
 
-    def __init__(self, name: str, extremum: Extremum, numpy: Callable[..., Any]):
-        self.extremum: Extremum = extremum
-        self.numpy: Callable[..., Any] = numpy
+    def __init__(self, name: str):
+        self.numpy: Callable[..., Any] = getattr(np, name)
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
@@ -241,38 +240,9 @@ class Arg(Primitive):
         return np.asarray(self.numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(index_dtype)
 
     def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
-        """Emit one reduction over pairs (value, index)."""
         if ctx.on_this_cpu and _is_long(ctx.in_types[0], axes[0]):
             return ctx.call(_in_two_steps(self, ctx.in_types[0], axes[0], ctx.out_types[0]), [x])[0]
-        dtype = ctx.in_types[0].dtype
-        value, index = ArrayType((), dtype), ArrayType((), index_dtype)
-        counts = hlo.iota(ctx.type(ArrayType(ctx.in_types[0].shape, index_dtype)), axes[0])
-        out = ctx.out_types[0]
-        reduction = hlo.ReduceOp(
-            [ctx.type(out.update(dtype=dtype)), ctx.type(out)],
-            [x, counts],
-            [ctx.full(self.extremum.start(dtype), value), ctx.full(0, index)],
-            axes,
-        )
-        scalars = [ctx.type(value), ctx.type(index)]
-        block = reduction.regions[0].blocks.append(*scalars, *scalars)
-        with ir.InsertionPoint(block):
-            hlo.return_(self._better(dtype, *block.arguments))
-        return reduction.results[1]
-
-    def _better(self, dtype: Any, x: Any, i: Any, y: Any, j: Any) -> list[Any]:
-        """Return the pair with the better value, or NaN; for equal values the earlier one."""
-        kind = dtype_class(dtype)
-        better, is_nan = ew.compare(x, y, self.extremum.direction, kind), ew.compare(x, x, "NE", kind)
-        x_wins = hlo.or_(better, is_nan)
-        earlier = hlo.compare(i, j, hlo.ComparisonDirectionAttr.get("LT"))
-        i_wins = hlo.or_(x_wins, hlo.and_(ew.compare(x, y, "EQ", kind), earlier))
-        return [hlo.select(x_wins, x, y), hlo.select(i_wins, i, j)]
-
-    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes, index_dtype: Any) -> Any:
-        (x,), (d,), (axis,) = args, dims, axes
-        inner = axis + (axis >= d)
-        return self(x, axes=(inner,), index_dtype=index_dtype), d - (inner < d)
+        return ctx.via_jax(lambda x: getattr(jax.lax, self.name)(x, axes[0], index_dtype), x)[0]
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
@@ -301,8 +271,8 @@ def _in_two_steps(arg: Arg, t: ArrayType, axis: int, out: ArrayType) -> Program:
     return stage(positions, [t], arg.name)
 
 
-argmax: Arg = Arg("argmax", reduce_max, np.argmax)
-argmin: Arg = Arg("argmin", reduce_min, np.argmin)
+argmax: Arg = Arg("argmax")
+argmin: Arg = Arg("argmin")
 
 
 # --- softmax --------------------------------------------------------------------------------------

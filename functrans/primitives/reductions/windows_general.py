@@ -34,7 +34,7 @@ from functrans.primitives.reductions.windows import (
     window_counts,
     with_leading_axis,
 )
-from functrans.primitives.shape import joining as joining
+from functrans.primitives.shape import joining
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, slice_axis
 from functrans.trace import evaluate, literal, stage, typeof
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType
 from functrans.mlir import hlo
@@ -15,6 +16,13 @@ from functrans.primitives.base import PRIMITIVES, Primitive
 from functrans.trace import Tracer, bind, literal, typeof
 
 Axes = tuple[int, ...]
+
+
+def check_sizes(primitive: Primitive, types: Sequence[ArrayType], shape: tuple[int, ...]) -> None:
+    """Raise if a size is negative."""
+    if any(n < 0 for n in shape):
+        problem = f"the shape {shape} has a negative size"
+        raise primitive.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
 
 
 class Moving(Primitive):
@@ -82,8 +90,7 @@ class BroadcastInDim(Structural):
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...], dimensions: Axes) -> ArrayType:
         if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
-        if any(n < 0 for n in shape):
-            raise self.negative((x,), shape)
+        check_sizes(self, (x,), shape)
         if any(not 0 <= d < len(shape) or shape[d] != n for n, d in zip(x.shape, dimensions)):  # noqa: B905
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
         return x.update(shape=shape)
@@ -124,8 +131,7 @@ class Reshape(Structural):
     name = "reshape"
 
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
-        if any(n < 0 for n in shape):
-            raise self.negative((x,), shape)
+        check_sizes(self, (x,), shape)
         if prod(shape) != x.size:
             raise self.mismatch(
                 (x,), f"{x.size} elements do not fill shape {shape} of {prod(shape)} elements"
@@ -155,6 +161,8 @@ class Squeeze(Structural):
     """Drop axes of size 1."""
 
     name = "squeeze"
+    axis_params: tuple[str, ...] = ("dimensions",)
+    drops_axes = True
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions):
@@ -177,11 +185,6 @@ class Squeeze(Structural):
 
     def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
         return (reshape(ct, shape=x.shape),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, dimensions: Any) -> Any:
-        (x,), (d,) = args, dims
-        inner = tuple([i + (i >= d) for i in dimensions])
-        return self(x, dimensions=inner), d - sum(i < d for i in inner)
 
 
 class Rev(Structural):
