@@ -95,10 +95,11 @@ def operation_name(op: Callable[..., Any]) -> str | None:
     return f"{dialect}.{op.__name__.rstrip('_')}" if dialect else None
 
 
-class Unary(Elementwise):
-    """A function applied to every element.
+class Function(Elementwise):
+    """A function applied to every element, or to the elements of operands of equal shape and dtype.
 
-    deriv   : (x, y) -> dy/dx, given y = f(x)
+    deriv   : (x, y) -> dy/dx, given y = f(x); of two operands d/dx and d/dy, functions of (x, y, out),
+              or None if zero, as both are by default
     tangent : (dx, x, y) -> dy, linear in dx, if that is shorter than dx * deriv
     numpy, op : the NumPy function and the StableHLO or CHLO operation, found by name if possible
     via     : the JAX function by which operands of a class of dtypes are lowered
@@ -109,7 +110,7 @@ class Unary(Elementwise):
         self,
         name: str,
         takes: tuple[str, ...],
-        deriv: Callable[[Any, Any], Any] | None = None,
+        deriv: Callable[[Any, Any], Any] | Sequence[Callable[..., Any] | None] | None = None,
         *,
         tangent: Callable[[Any, Any, Any], Any] | None = None,
         numpy: Callable[..., Any] | None = None,
@@ -120,16 +121,32 @@ class Unary(Elementwise):
         flops: int = 1,
     ):
         self.takes = takes
-        self.deriv = deriv
+        self.deriv: Any = deriv
         self.tangent = tangent
         self.numpy: Any = numpy or getattr(np, name)
         self.op: Any = op or operation_named(name)
         self.op_name: str | None = operation_name(self.op)
         self.via: dict[str, Callable[..., Any]] = via or {}
-        self.linear_in: tuple[int, ...] = (0,) if linear else ()
+        self.linear_in: tuple[int, ...] = (0,) if linear else self.linear_in
         self.result = result
         self.flops: float = flops
         super().__init__(name)
+
+    def lower(self, ctx: Any, *xs: Any) -> Any:
+        if self.via and (via := self.via.get(dtype_class(ctx.in_types[0].dtype))):
+            return ctx.via_jax(via, *xs)[0]
+        return ctx.op(self.op_name, xs) if self.op_name else self.op(*xs)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        total = None
+        for dx, partial in zip(tangents, self.deriv or (None, None), strict=True):
+            if dx is not None and partial is not None:
+                total = sum_of(total, mul(dx, partial(*primals, out)))
+        return total
+
+
+class Unary(Function):
+    """A function of one operand."""
 
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
@@ -149,11 +166,6 @@ class Unary(Elementwise):
         text = f"-{x.full}" if self.numpy is np.negative else f"{twin}({x.full})"
         return w.cast(text, self.numpy)
 
-    def lower(self, ctx: Any, x: Any) -> Any:
-        if self.via and (via := self.via.get(dtype_class(ctx.in_types[0].dtype))):
-            return ctx.via_jax(via, x)[0]
-        return ctx.op(self.op_name, [x]) if self.op_name else self.op(x)
-
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         if self.deriv is not None:
             return bind(mul, (tangents[0], self.deriv(primals[0], out)), {})
@@ -168,27 +180,8 @@ class Unary(Elementwise):
         return bind(self, args, params), dims[0]
 
 
-class Binary(Elementwise):
-    """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, functions of (x, y,
-    out), or None if zero, as both are by default."""
-
-    def __init__(
-        self,
-        name: str,
-        takes: tuple[str, ...],
-        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None),
-        *,
-        numpy: Callable[..., Any] | None = None,
-        op: Callable[..., Any] | None = None,
-        flops: int = 1,
-    ):
-        self.takes = takes
-        self.partials = partials
-        self.numpy: Any = numpy or getattr(np, name)
-        self.op: Any = op or operation_named(name)
-        self.op_name: str | None = operation_name(self.op)
-        self.flops: float = flops
-        super().__init__(name)
+class Binary(Function):
+    """A function of two operands."""
 
     def __call__(self, x: Any, y: Any) -> Any:
         """Convert Python scalars to literals of the other operand's type."""
@@ -215,16 +208,6 @@ class Binary(Elementwise):
             x = x.full
         symbol = _SYMBOLS.get(twin)
         return w.cast(f"{x} {symbol} {y}" if symbol else f"{twin}({x}, {y})", self.numpy)
-
-    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        return ctx.op(self.op_name, [x, y]) if self.op_name else self.op(x, y)
-
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        total = None
-        for dx, partial in zip(tangents, self.partials, strict=True):
-            if dx is not None and partial is not None:
-                total = sum_of(total, mul(dx, partial(*primals, out)))
-        return total
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         (x, y), (dx, dy) = args, dims

@@ -12,11 +12,10 @@ import numpy as np
 
 from functrans.ir.types import ArrayType
 from functrans.loading import Later
-from functrans.primitives.base import sum_of
 from functrans.primitives.elementwise.arithmetic import sign
 from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.families import (
-    Elementwise,
+    Function,
     Unary,
     add,
     div,
@@ -29,7 +28,7 @@ from functrans.primitives.elementwise.families import (
 )
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log, log1p
-from functrans.trace import bind, typeof
+from functrans.trace import typeof
 
 FLOAT = ("float",)
 
@@ -98,33 +97,27 @@ digamma: Unary = Unary(
 #     random_gamma_grad_a = its derivative with respect to a
 
 
-class Special(Elementwise):
+class Special(Function):
     """A function of several real arrays of one type.
 
-    partials : per operand its derivative, a function of (operands, out); None: it has none
-    numpy    : the reference, a function of float64 arrays
-    same     : the JAX function by which it is lowered, found by name if possible
+    deriv : per operand its derivative, a function of (operands, out); None: it has none in closed form
+    numpy : the reference, a function of float64 arrays
+    same  : the JAX function by which it is lowered, found by name if possible
     """
-
-    takes: tuple[str, ...] = FLOAT
 
     def __init__(
         self,
         name: str,
-        partials: Sequence[Callable[..., Any] | None],
+        deriv: Sequence[Callable[..., Any] | None],
         numpy: Callable[..., Any],
         same: Callable[..., Any] | None = None,
         flops: int = 100,
     ):
-        self.partials: Sequence[Callable[..., Any] | None] = partials
-        self.numpy: Callable[..., Any] = numpy
-        self.same: Any = same or getattr(jax.lax, name)
-        self.flops: float = flops
-        super().__init__(name)
+        super().__init__(name, FLOAT, deriv, numpy=numpy, op=same or getattr(jax.lax, name), flops=flops)
 
     def abstract_eval(self, *types: ArrayType) -> ArrayType:
-        if len(types) != len(self.partials):
-            raise self.mismatch(types, f"takes {len(self.partials)} operands, got {len(types)}")
+        if len(types) != len(self.deriv):
+            raise self.mismatch(types, f"takes {len(self.deriv)} operands, got {len(types)}")
         self.check_equal(types)
         self.check_dtype(types)
         return types[0] if all(t.weak_type for t in types) else types[0].strong()
@@ -133,17 +126,12 @@ class Special(Elementwise):
         return np.asarray(self.numpy(*map(_wide, xs))).astype(xs[0].dtype)
 
     def lower(self, ctx: Any, *xs: Any) -> Any:
-        return ctx.via_jax(self.same, *xs)[0]
+        return ctx.via_jax(self.op, *xs)[0]
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        total = None
-        for dx, partial in zip(tangents, self.partials, strict=True):
-            if dx is None:
-                continue
-            if partial is None:  # none is known in closed form
-                raise self.missing("jvp")
-            total = sum_of(total, bind(mul, (dx, partial(*primals, out)), {}))
-        return total
+        if any(dx is not None and partial is None for dx, partial in zip(tangents, self.deriv, strict=True)):
+            raise self.missing("jvp")
+        return super().jvp(primals, tangents, out)
 
 
 # --- derivatives ----------------------------------------------------------------------------------
