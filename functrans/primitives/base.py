@@ -31,7 +31,7 @@ from functrans import errors
 from functrans.caching import memo
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, same_types
+from functrans.ir.types import ArrayType, dtype_class, same_types
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
@@ -83,7 +83,9 @@ class Primitive:
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
-    flops: float = 0  # floating point operations per element of its (first) result
+    takes: tuple[str, ...] = ()  # the classes of dtypes of its operands, for `check_dtype`
+    # floating point operations per element of its (first) result, or of its operand if it drops axes
+    flops: float = 0
     mergeable = True  # equal equations may become one, and an invariant one may leave a loop
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
     locally_constant = False  # its derivative is zero
@@ -172,8 +174,8 @@ class Primitive:
         return outs, [to] * len(outs) if self.multiple_results else to
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
-        flops = int(self.flops * out_types[0].size) if self.flops else 0
-        return Cost(flops, bytes_of(*in_types, *out_types))
+        counted = (in_types if self.drops_axes else out_types)[0].size if self.flops else 0
+        return Cost(int(self.flops * counted), bytes_of(*in_types, *out_types))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         """Return the operation as Python code for `ft.to_python`: an expression of the operands'
@@ -381,18 +383,21 @@ class Primitive:
         shown = ", ".join(map(str, types))
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
-    def wrong_dtype(self, types: Sequence[ArrayType], wrong: ArrayType, takes: Sequence[str]) -> Exception:
-        """Return the error for an operand whose dtype is of none of the classes `takes`.
+    def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
+        """Raise if the dtype of an operand is of none of the classes that it takes.
 
         Example:
           >>> import numpy as np
           >>> from functrans.ir import PRIMITIVES, ArrayType
-          >>> vector = ArrayType((3,), np.dtype("float32"))
-          >>> print(PRIMITIVES["not"].wrong_dtype([vector], vector, ["bool", "integer"]))
-          not(f32[3]): takes operands of dtype bool, integer, not float32, at...
+          >>> PRIMITIVES["not"].check_dtype([ArrayType((3,), np.dtype("float32"))])
+          Traceback (most recent call last):
+          functrans.errors.TypeMismatch: not(f32[3]): takes operands of dtype bool, int, uint, not float32...
         """
-        problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
-        return self.mismatch(types, problem, "Cast with x.astype(...) first.")
+        takes = takes or self.takes
+        for t in types:
+            if dtype_class(t.dtype) not in takes:
+                problem = f"takes operands of dtype {', '.join(takes)}, not {t.dtype}"
+                raise self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"

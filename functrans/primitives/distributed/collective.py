@@ -29,7 +29,7 @@ import jax
 
 from functrans import errors
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType
 from functrans.primitives.base import PRIMITIVES, Primitive, past_batch_axis
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
@@ -162,7 +162,7 @@ class PSum(Collective):
     flops: float = 1
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
-        check_numbers(self, x)
+        self.check_dtype((x,), ew.NUMBERS)
         return x
 
     def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
@@ -183,8 +183,7 @@ class Extreme(Collective):
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
-        if dtype_class(x.dtype) not in self.fold.takes:
-            raise self.wrong_dtype((x,), x, self.fold.takes)
+        self.check_dtype((x,), self.fold.takes)
         return x
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
@@ -231,7 +230,7 @@ class PSumScatter(Collective):
     axis_params: tuple[str, ...] = ("dimension",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups, dimension: int) -> Any:
-        check_numbers(self, x)
+        self.check_dtype((x,), ew.NUMBERS)
         check_axis(self, x, dimension)
         return resized(x, dimension, part(self, x, dimension, count(sizes, groups)))
 
@@ -384,11 +383,6 @@ def joined(major: Names, minor: Names) -> Names:
 def total(t: Any, x: Any, d: int | None) -> Any:
     """Sum over the batch axis; for an unbatched value, multiply by the batch size."""
     return ew.mul(x, literal(t.size, typeof(x))) if d is None else reduce_sum(x, axes=(d,))
-
-
-def check_numbers(primitive: Primitive, x: ArrayType) -> None:
-    if dtype_class(x.dtype) not in ew.NUMBERS:
-        raise primitive.wrong_dtype((x,), x, ew.NUMBERS)
 
 
 def check_axis(primitive: Primitive, x: ArrayType, axis: int) -> None:

@@ -55,11 +55,6 @@ class Elementwise(Primitive):
     takes: tuple[str, ...] = ANY
     flops: float = 1
 
-    def check_dtype(self, types: Sequence[ArrayType]) -> None:
-        for t in types:
-            if dtype_class(t.dtype) not in self.takes:
-                raise self.wrong_dtype(types, t, self.takes)
-
     def check_equal(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         """Raise unless all types have the shape and dtype of the first."""
         shapes, dtypes = [t.shape for t in types], [t.dtype for t in types]

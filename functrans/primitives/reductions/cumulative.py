@@ -47,8 +47,7 @@ class Cumulative(Primitive):
     takes: tuple[str, ...] = ew.NUMBERS
 
     def abstract_eval(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
-        if dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x,), x, self.takes)
+        self.check_dtype((x,))
         if not 0 <= axis < x.ndim:
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         return x

@@ -35,6 +35,7 @@ class Reduction(Primitive):
     in_kernel = True
     axis_params: tuple[str, ...] = ("axes",)
     drops_axes = True
+    flops = 1
 
     def __init__(
         self,
@@ -51,8 +52,7 @@ class Reduction(Primitive):
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
-        if dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x,), x, self.takes)
+        self.check_dtype((x,))
         if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in axes]))
@@ -84,9 +84,6 @@ class Reduction(Primitive):
     def chooser(self, dtype: Any) -> Callable[..., Any]:
         """Return the StableHLO operation on two scalars of a dtype."""
         return self.op
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
 _SHORT_NAMES: dict[tuple[Any, bool], str] = {  # (ufunc, whether the operand is boolean) -> name
@@ -220,6 +217,7 @@ class Arg(Primitive):
     locally_constant = True
     axis_params: tuple[str, ...] = ("axes",)
     drops_axes = True
+    flops = 1
 
     def __init__(self, name: str):
         self.numpy: Callable[..., Any] = getattr(np, name)
@@ -243,9 +241,6 @@ class Arg(Primitive):
         if ctx.on_this_cpu and _is_long(ctx.in_types[0], axes[0]):
             return ctx.call(_in_two_steps(self, ctx.in_types[0], axes[0], ctx.out_types[0]), [x])[0]
         return ctx.via_jax(lambda x: getattr(jax.lax, self.name)(x, axes[0], index_dtype), x)[0]
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
 # XLA:CPU does not vectorize a reduction over pairs: the extremum of integers of the same order, and the first
@@ -289,11 +284,11 @@ class Softmax(Primitive):
 
     in_kernel = True
     name = "softmax"
+    takes = ew.FLOATS
     axis_params: tuple[str, ...] = ("axes",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
-        if dtype_class(x.dtype) not in ew.FLOATS:
-            raise self.wrong_dtype((x,), x, ew.FLOATS)
+        self.check_dtype((x,))
         if not axes or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x

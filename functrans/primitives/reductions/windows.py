@@ -145,8 +145,7 @@ class WindowFold(Windowed):
         super().__init__(fold.name.replace("reduce", "reduce_window"))
 
     def abstract_eval(self, x: ArrayType, **w: Any) -> ArrayType:
-        if dtype_class(x.dtype) not in self.fold.takes:
-            raise self.wrong_dtype((x,), x, self.fold.takes)
+        self.check_dtype((x,), self.fold.takes)
         return x.update(shape=check_window(self, (x,), x, w))
 
     def reference(self, x: Any, **w: Any) -> Any:
