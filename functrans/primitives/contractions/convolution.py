@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
@@ -83,10 +82,8 @@ class Convolution(Primitive):
         for name, stride, (low, high), spread, dilation in windows:
             padded = low + high + dilated(n[name], spread)
             if padded < 0:
-                raise errors.InvalidArgument(
-                    f"{self.name}({x}, {y}): padding {padding} removes more elements than the "
-                    f"input has, {here()}"
-                )
+                problem = f"padding {padding} removes more elements than the input has"
+                raise self.mismatch((x, y), problem, error=errors.InvalidArgument)
             size[name] = max(0, (padded - dilated(k[name], dilation)) // stride + 1)
         shape = tuple([size[name] for name in out])
         return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)

@@ -123,10 +123,8 @@ class BitcastConvertType(Elementwise):
         if old > new:
             return ArrayType((*x.shape, old // new), dtype)
         if not x.shape or x.shape[-1] * old != new:
-            raise errors.InvalidArgument(
-                f"{self.name}({x}): the last axis must have size {new // old}, so that its "
-                f"elements form one {dtype}, {here()}"
-            )
+            problem = f"the last axis must have size {new // old}, so that its elements form one {dtype}"
+            raise self.mismatch((x,), problem, error=errors.InvalidArgument)
         return ArrayType(x.shape[:-1], dtype)
 
     def reference(self, x: Any, *, dtype: Any) -> Any:

@@ -151,8 +151,8 @@ class Unary(Function):
         return x if self.result is None else x.update(dtype=self.result(x.dtype))
 
     def reference(self, x: Any, **params: Any) -> Any:
-        out = np.asarray(self.numpy(x))
-        return out.astype(x.dtype, copy=False) if self.result is None else out
+        dtype = x.dtype if self.result is None else self.result(x.dtype)
+        return np.asarray(self.numpy(x)).astype(dtype, copy=False)
 
     def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
         twin = w.twin(self.numpy)
@@ -264,13 +264,6 @@ def compare(x: Any, y: Any, direction: str, kind: str, total: bool = False) -> A
     """Return the StableHLO comparison of a dtype class; `total`: NaN comes after all floats."""
     how = comparison(direction, kind, total)
     return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
-
-
-def complex_compare(x: Any, y: Any, direction: str) -> Any:
-    """Compare complex numbers by their real parts, then by their imaginary parts."""
-    real, imag = (hlo.real(x), hlo.real(y)), (hlo.imag(x), hlo.imag(y))
-    tie, by_imag = compare(*real, "EQ", "float"), compare(*imag, direction, "float")
-    return hlo.select(tie, by_imag, compare(*real, direction, "float"))
 
 
 def comparison(direction: str, kind: str, total: bool = False) -> dict[str, Any]:

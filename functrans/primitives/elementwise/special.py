@@ -65,22 +65,6 @@ erf: Unary = Unary(
 erfc: Unary = Unary(
     "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=lambda x: _special.erfc(_wide(x)), flops=10
 )
-erf_inv: Unary = Unary(
-    "erf_inv",
-    FLOAT,
-    lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
-    numpy=lambda x: _special.erfinv(_wide(x)),
-    via={"float": jax.lax.erf_inv},  # it has a more accurate variant (jax_accurate_erf_inv)
-    flops=20,
-)
-lgamma: Unary = Unary(
-    "lgamma",
-    FLOAT,
-    lambda x, y: digamma(x),
-    numpy=lambda x: _lgamma(_wide(x)),
-    via={"float": jax.lax.lgamma},
-    flops=30,
-)
 digamma: Unary = Unary(
     "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=lambda x: _digamma(_wide(x)), flops=30
 )
@@ -251,6 +235,11 @@ def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # --- the operations -------------------------------------------------------------------------------
 
+# JAX's has a more accurate variant (jax_accurate_erf_inv)
+erf_inv: Special = Special(
+    "erf_inv", (lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),), lambda x: _special.erfinv(x), flops=20
+)
+lgamma: Special = Special("lgamma", (lambda x, y: digamma(x),), _lgamma, flops=30)
 polygamma: Special = Special(
     "polygamma",
     (None, lambda m, x, out: polygamma(add(m, 1.0), x)),

@@ -29,7 +29,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Cost, bytes_of
 from functrans.primitives.elementwise.families import compare
 from functrans.primitives.shape.moving import Moving
@@ -159,24 +159,6 @@ def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndar
     return place, inside
 
 
-def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
-    """Return, in StableHLO, whether all numbers of each index are in 0..last."""
-    kind = dtype_class(i_type.dtype)
-    above = compare(i, ctx.full(0, i_type), "GE", kind)
-    each = hlo.and_(above, compare(i, rows(last, i_type, ctx), "LE", kind))
-    scalar = ArrayType((), np.dtype(bool))
-    found = hlo.ReduceOp(
-        [ctx.type(scalar.update(shape=i_type.shape[:-1]))],
-        [each],
-        [ctx.full(True, scalar)],
-        [i_type.ndim - 1],
-    )
-    block = found.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
-    with ir.InsertionPoint(block):
-        hlo.return_([hlo.AndOp(*block.arguments).result])
-    return found.result
-
-
 def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
     """Return, in StableHLO, a vector broadcast along all axes of a type but its last."""
     return hlo.broadcast_in_dim(ctx.type(t), ctx.constant(numbers), [t.ndim - 1])
@@ -244,9 +226,14 @@ class Gather(Indexed):
         made = hlo.gather(x, i, numbers, windows.sizes, indices_are_sorted=is_sorted)
         if params["mode"] != FILL:
             return made
+        kind, last = dtype_class(i_type.dtype), last_places(t.shape, i_type.dtype, windows)
+        not_below = compare(i, ctx.full(0, i_type), "GE", kind)
+        each = hlo.and_(not_below, compare(i, rows(last, i_type, ctx), "LE", kind))
+        bools = ArrayType(i_type.shape, np.dtype(bool))
+        ctx.in_types, ctx.out_types = [bools], [bools.update(shape=bools.shape[:-1])]
         inside = hlo.broadcast_in_dim(
-            ctx.type(ArrayType(out.shape, np.dtype(bool))),
-            lies_inside(i, i_type, last_places(t.shape, i_type.dtype, windows), ctx),
+            ctx.type(bools.update(shape=out.shape)),
+            ctx.reduce(hlo.AndOp, each, True, [bools.ndim - 1]),  # whether all numbers are in 0..last
             [windows.slices.index(n) for n in windows.indices],
         )
         fill = params.get("fill")

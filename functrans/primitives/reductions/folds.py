@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import jax
@@ -13,13 +14,13 @@ from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, own_cost, sum_of
+from functrans.primitives.base import Cost, Primitive, bytes_of, own_cost, sum_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.conversion import cast, convert_element_type, one_zero, ordered_bits
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp
 from functrans.primitives.shape import moving as shapes
-from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.joining import concatenate, iota
 from functrans.trace import literal, stage, typeof
 
 Axes = tuple[int, ...]
@@ -152,13 +153,12 @@ class ReduceProd(Reduction):
             return None
         while n > 1:
             half = n // 2
-            a, b = shapes.slice_axis(x, 0, 0, half), shapes.slice_axis(x, 0, half, 2 * half)
-            da, db = shapes.slice_axis(dx, 0, 0, half), shapes.slice_axis(dx, 0, half, 2 * half)
+            (a, b), (da, db) = [[shapes.slice_axis(v, 0, i, i + half) for i in (0, half)] for v in (x, dx)]
             product, change = ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
             if n % 2:
                 last, dlast = (shapes.slice_axis(v, 0, n - 1, n) for v in (x, dx))
-                product = PRIMITIVES["concatenate"](product, last, dimension=0)
-                change = PRIMITIVES["concatenate"](change, dlast, dimension=0)
+                product = concatenate(product, last, dimension=0)
+                change = concatenate(change, dlast, dimension=0)
             x, dx, n = product, change, half + n % 2
         return shapes.squeeze(dx, dimensions=(0,))
 
@@ -168,10 +168,7 @@ def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
     shape = typeof(x).shape
     if axes != tuple(range(len(axes))):
         x = shapes.transpose(x, permutation=(*axes, *kept))
-    count = 1
-    for a in axes:
-        count *= shape[a]
-    return shapes.reshape(x, shape=(count, *[shape[a] for a in kept]))
+    return shapes.reshape(x, shape=(prod([shape[a] for a in axes]), *[shape[a] for a in kept]))
 
 
 class Extremum(Reduction):
@@ -186,7 +183,9 @@ class Extremum(Reduction):
             return self.op
 
         def choose(x: Any, y: Any) -> Any:
-            return hlo.SelectOp(ew.complex_compare(x, y, self.direction), x, y)
+            (a, c), (b, d) = (hlo.real(x), hlo.imag(x)), (hlo.real(y), hlo.imag(y))
+            tie, by_imag = ew.compare(a, b, "EQ", "float"), ew.compare(c, d, self.direction, "float")
+            return hlo.SelectOp(hlo.select(tie, by_imag, ew.compare(a, b, self.direction, "float")), x, y)
 
         return choose
 
@@ -196,7 +195,7 @@ class Extremum(Reduction):
         t = typeof(x).strong()
         kept = shapes.kept_axes(t.ndim, axes)
         largest = shapes.broadcast_in_dim(out, shape=t.shape, dimensions=kept)
-        where = PRIMITIVES["select_n"](ew.eq(x, largest), literal(0, t), literal(1, t))
+        where = select_n(ew.eq(x, largest), literal(0, t), literal(1, t))
         count = reduce_sum(where, axes=axes)
         return ew.div(reduce_sum(ew.mul(dx, where), axes=axes), count)
 
