@@ -90,6 +90,7 @@ class Primitive:
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
     locally_constant = False  # its derivative is zero
     linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
+    symmetric = False  # linear in its one operand, and its own transpose
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
     # parameters that are axes of all operands and results; () if a leading axis changes nothing
     axis_params: tuple[str, ...] | None = None
@@ -151,7 +152,9 @@ class Primitive:
         return bind(self, args, params)
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
-        raise self.missing("transpose")
+        if not self.symmetric:
+            raise self.missing("transpose")
+        return (self(ct, **params),)
 
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any) -> Any:
         """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the

@@ -160,14 +160,11 @@ class PSum(Collective):
 
     name = "psum"
     flops: float = 1
+    symmetric = True  # each x contributes to every sum
 
     def abstract_eval(self, x: ArrayType, *, axes: Any, sizes: Any, groups: Groups) -> ArrayType:
         self.check_dtype((x,), ew.NUMBERS)
         return x
-
-    def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
-        """Sum the cotangents of all examples: each x contributes to every sum."""
-        return (self(ct, **params),)
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
         return self.beside(total(t, x, d), None, joined(major, minor))

@@ -143,6 +143,8 @@ class Function(Elementwise):
 class Unary(Function):
     """A function of one operand."""
 
+    symmetric = True  # if it is linear: neg, copy
+
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
 
@@ -167,9 +169,6 @@ class Unary(Function):
         if self.tangent is not None:
             return self.tangent(tangents[0], primals[0], out)
         return self(tangents[0]) if self.linear_in else None  # else piecewise constant
-
-    def transpose(self, ct: Any, x: Any) -> Any:
-        return (self(ct),)  # the linear ones that use this default (neg, copy) are symmetric
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         return bind(self, args, params), dims[0]

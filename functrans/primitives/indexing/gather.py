@@ -135,7 +135,7 @@ def last_places(shape: Any, dtype: Any, windows: Any) -> np.ndarray:
 
 def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndarray]:
     """For each element of the slices, return its flat index in x, with start indices clipped into
-    x, and whether its window is inside x. Both arrays broadcast to the slices."""
+    x, and whether its window is inside x."""
     operand, indices, slices, indexed, sizes = windows
 
     def along(values: Any, *names: int) -> np.ndarray:
@@ -156,7 +156,7 @@ def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndar
             place = place + along(np.arange(k), name)
         if name in indexed:
             place = place + along(starts[..., indexed.index(name)], *indices)
-    return place, inside
+    return np.broadcast_arrays(place, inside)
 
 
 def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
@@ -189,7 +189,7 @@ class Gather(Indexed):
         axis = None if params["mode"] == FILL else taken_axis(x.shape, Windows.of(params))
         if axis is None:
             how = {"windows": Windows.of(params), "mode": params["mode"], "fill": params.get("fill")}
-            return w.copied(_gathered, (x, i), {"shape": w.out_types[0].shape, **how})
+            return w.copied(_gathered, (x, i), how)
         last = x.shape[axis] - 1
         return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
 
@@ -214,8 +214,7 @@ class Gather(Indexed):
         return x.update(shape=self.slices_shape((x, i), mode, Windows(**axes)))
 
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
-        t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
-        return _gathered(x, i, t.shape, Windows.of(params), params["mode"], params.get("fill"))
+        return _gathered(x, i, Windows.of(params), params["mode"], params.get("fill"))
 
     def lower(self, ctx: Any, x: Any, i: Any, **params: Any) -> Any:
         (t, i_type), out = ctx.in_types, ctx.out_types[0]
@@ -260,12 +259,10 @@ class Gather(Indexed):
         return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
 
 
-def _gathered(x: Any, i: Any, shape: Any, windows: Any, mode: str, fill: Any) -> Any:
+def _gathered(x: Any, i: Any, windows: Any, mode: str, fill: Any) -> Any:
     """Return slices of x at indices."""
-    if 0 in shape:
-        return np.zeros(shape, x.dtype)
     place, inside = places(x.shape, i, windows)
-    out = np.broadcast_to(x.reshape(-1)[place], shape)
+    out = x.reshape(-1)[place]
     if mode != FILL:
         return out
     fill = np.asarray(default_fill(x.dtype) if fill is None else fill).astype(x.dtype)

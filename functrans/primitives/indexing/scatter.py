@@ -43,9 +43,8 @@ def _scattered(x: Any, i: Any, u: Any, into: Any, windows: Any, mode: str) -> An
     """Return x with the updates u written at indices by `into`."""
     out = np.array(x).reshape(-1)
     if out.size and u.size:
-        place, inside = places(x.shape, i, windows)
-        at = np.broadcast_to(place, u.shape)
-        kept = np.broadcast_to(inside | (mode == CLIP), u.shape)
+        at, inside = places(x.shape, i, windows)
+        kept = inside | (mode == CLIP)
         into(out, at[kept], u[kept])
     return out.reshape(x.shape)
 

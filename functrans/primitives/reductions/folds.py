@@ -174,18 +174,15 @@ def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
 class Extremum(Reduction):
     """The maximum or minimum; NaN propagates. Complex numbers are ordered by their parts."""
 
-    def __init__(self, name: str, start: Callable[[Any], Any], numpy: np.ufunc, op: Any, direction: str):
-        self.direction: str = direction  # of the comparison that holds for the element to choose
-        super().__init__(name, ew.ANY, start, numpy, op)
-
     def chooser(self, dtype: Any) -> Callable[..., Any]:
         if dtype_class(dtype) != "complex":
             return self.op
+        direction = "GT" if self.numpy is np.maximum else "LT"  # of the element to choose
 
         def choose(x: Any, y: Any) -> Any:
             (a, c), (b, d) = (hlo.real(x), hlo.imag(x)), (hlo.real(y), hlo.imag(y))
-            tie, by_imag = ew.compare(a, b, "EQ", "float"), ew.compare(c, d, self.direction, "float")
-            return hlo.SelectOp(hlo.select(tie, by_imag, ew.compare(a, b, self.direction, "float")), x, y)
+            tie, by_imag = ew.compare(a, b, "EQ", "float"), ew.compare(c, d, direction, "float")
+            return hlo.SelectOp(hlo.select(tie, by_imag, ew.compare(a, b, direction, "float")), x, y)
 
         return choose
 
@@ -202,8 +199,8 @@ class Extremum(Reduction):
 
 reduce_sum: ReduceSum = ReduceSum("reduce_sum", ew.NUMBERS, lambda _: 0, np.add, hlo.AddOp)
 reduce_prod: ReduceProd = ReduceProd("reduce_prod", ew.NUMBERS, lambda _: 1, np.multiply, hlo.MulOp)
-reduce_max: Extremum = Extremum("reduce_max", lowest, np.maximum, hlo.MaxOp, "GT")
-reduce_min: Extremum = Extremum("reduce_min", highest, np.minimum, hlo.MinOp, "LT")
+reduce_max: Extremum = Extremum("reduce_max", ew.ANY, lowest, np.maximum, hlo.MaxOp)
+reduce_min: Extremum = Extremum("reduce_min", ew.ANY, highest, np.minimum, hlo.MinOp)
 reduce_and: Reduction = Reduction("reduce_and", ew.BITS, ones, np.bitwise_and, hlo.AndOp)
 reduce_or: Reduction = Reduction("reduce_or", ew.BITS, lambda _: 0, np.bitwise_or, hlo.OrOp)
 reduce_xor: Reduction = Reduction("reduce_xor", ew.BITS, lambda _: 0, np.bitwise_xor, hlo.XorOp)

@@ -192,6 +192,7 @@ class Rev(Structural):
 
     name = "rev"
     axis_params: tuple[str, ...] = ("dimensions",)
+    symmetric = True
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
@@ -206,9 +207,6 @@ class Rev(Structural):
 
     def lower(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
         return hlo.reverse(x, dimensions)
-
-    def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
-        return (self(ct, dimensions=dimensions),)
 
 
 class Slice(Structural):
