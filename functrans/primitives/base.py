@@ -24,6 +24,7 @@ Conventions:
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from functools import reduce
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -92,8 +93,10 @@ class Primitive:
     linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
     symmetric = False  # linear in its one operand, and its own transpose
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
-    # parameters that are axes of all operands and results; () if a leading axis changes nothing
+    # parameters that are axes of all operands and results; () if a leading axis does not matter
     axis_params: tuple[str, ...] | None = None
+    # parameters with an entry per axis -> the entry of an axis that is taken whole; None: its size
+    per_axis: dict[str, Any] = {}
     drops_axes = False  # the results do not have these axes
 
     def __init__(self, name: str | None = None):
@@ -143,7 +146,9 @@ class Primitive:
         if not (self.linear_in or self.locally_constant):
             raise self.missing("jvp")
         if self.multilinear:
-            return self._product_rule(primals, tangents, params)
+            moving = [i for i in self.linear_in if tangents[i] is not None]
+            terms = [bind(self, [*primals[:i], tangents[i], *primals[i + 1 :]], params) for i in moving]
+            return reduce(sum_of, terms, None)
         args = list(primals)
         if all(tangents[i] is None for i in self.linear_positions(len(args))):
             return [None] * len(out) if self.multiple_results else None
@@ -159,21 +164,21 @@ class Primitive:
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any) -> Any:
         """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the
         batch axis of x to `to`, or broadcasts x along a new one if `dim` is None.
-        The default needs `axis_params`.
+        The default needs `axis_params` or `per_axis`.
 
         Example:
           >>> import functrans as ft, functrans.numpy as jnp
           >>> ft.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))  # by the rule of dot_general
           Array([3., 3.], dtype=float32)
         """
-        if self.axis_params is None:
+        if self.axis_params is None and not self.per_axis:
             raise self.missing("batch")
-        to = next(d for d in dims if d is not None) if self.axis_params else 0
+        to = 0 if self.axis_params == () else next(d for d in dims if d is not None)
         lined_up = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
-        moved = past_batch_axis(self, to, params)
+        moved = past_batch_axis(self, to, params, t.size)
         outs = self(*lined_up, **moved)
         if self.drops_axes:
-            to -= sum([a < to for name in self.axis_params for a in moved[name]])
+            to -= sum([a < to for name in self.axis_params or () for a in moved[name]])
         return outs, [to] * len(outs) if self.multiple_results else to
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
@@ -358,15 +363,6 @@ class Primitive:
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
 
-    def _product_rule(self, primals: Values, tangents: Values, params: Params) -> Any:
-        total = None
-        for i in self.linear_in:
-            if tangents[i] is not None:
-                args = list(primals)
-                args[i] = tangents[i]
-                total = sum_of(total, bind(self, args, params))
-        return total
-
     def mismatch(
         self,
         types: Sequence[ArrayType],
@@ -436,9 +432,13 @@ def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
 
 
-def past_batch_axis(primitive: Primitive, d: int, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for operands with one more axis, at d: their `axis_params` are moved."""
+def past_batch_axis(primitive: Primitive, d: int, params: Params, size: int = 0) -> Params:
+    """Return the parameters for operands with one more axis of a size, at d: their `axis_params` are
+    moved, `per_axis` has an entry for it."""
     moved = dict(params)
+    for name, whole in primitive.per_axis.items():
+        entries = params[name]
+        moved[name] = (*entries[:d], size if whole is None else whole, *entries[d:])
     for name in primitive.axis_params or ():
         axes = params[name]
         moved[name] = axes + (axes >= d) if isinstance(axes, int) else tuple([a + (a >= d) for a in axes])

@@ -28,9 +28,6 @@ class Window(Moving):
 
     in_kernel = True
 
-    def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sizes": (*params["sizes"], n)} if params else params
-
     def check_window(self, types: Sequence[ArrayType], sizes: Any, starts: Any) -> None:
         x = types[0]
         if not len(starts) == len(sizes) == x.ndim:
@@ -60,6 +57,7 @@ class DynamicSlice(Window):
     """The window of x of the given sizes at the start indices."""
 
     name: str = "dynamic_slice"
+    per_axis = {"sizes": None}
     linear_in: tuple[int, ...] = (0,)
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:

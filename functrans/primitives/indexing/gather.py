@@ -133,7 +133,7 @@ def last_places(shape: Any, dtype: Any, windows: Any) -> np.ndarray:
     return np.array([min(top, max(0, shape[d] - sizes[d])) for d in axes], dtype)
 
 
-def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndarray]:
+def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, ...]:
     """For each element of the slices, return its flat index in x, with start indices clipped into
     x, and whether its window is inside x."""
     operand, indices, slices, indexed, sizes = windows

@@ -67,11 +67,6 @@ def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType,
     return window_counts(x.shape, **w)
 
 
-def with_leading_axis(w: Window) -> Window:
-    """Return the parameters for an additional first axis along which nothing slides."""
-    return {name: (((0, 0) if name == "padding" else 1), *sizes) for name, sizes in w.items()}
-
-
 def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
     """Return the configuration of `pad` that makes the array over which the windows slide."""
     return tuple(
@@ -124,7 +119,10 @@ def emit_fold(ctx: Any, fold: Reduction, x: Any, w: Window) -> Any:
 
 
 class Windowed(Primitive):
-    """Base class of the family."""
+    """Base class of the family. Along a new axis nothing slides."""
+
+    axis_params: tuple[str, ...] = ()
+    per_axis = {name: (0, 0) if name == "padding" else 1 for name in PARAMETERS}
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         per_window = prod(params["window_dimensions"])
@@ -160,9 +158,6 @@ class WindowFold(Windowed):
         if 0 in (*ctx.in_types[0].shape, *ctx.out_types[0].shape):
             return ctx.full(self.fold.start(ctx.in_types[0].dtype), ctx.out_types[0])
         return emit_fold(ctx, self.fold, x, w)
-
-    def batch(self, t: Any, args: Any, dims: Any, **w: Any) -> Any:
-        return self(t.move(args[0], dims[0], 0), **with_leading_axis(w)), 0
 
 
 class ReduceWindowSum(WindowFold):
@@ -211,10 +206,6 @@ class Selecting(Windowed):
             raise self.mismatch(types, f"select must be 'ge' or 'le', not {select!r}")
         if types[0].dtype != types[1].dtype or dtype_class(types[0].dtype) != "float":
             raise self.mismatch(types, "both operands must be floats of one dtype")
-
-    def batch(self, t: Any, args: Any, dims: Any, *, select: str, **w: Any) -> Any:
-        both = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
-        return self(*both, select=select, **with_leading_axis(w)), 0
 
 
 _COMPARE = {"ge": np.greater_equal, "le": np.less_equal}

@@ -32,7 +32,8 @@ class Moving(Primitive):
 
     def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters for an additional last axis of size n that is moved whole."""
-        return params
+        more = {name: n if whole is None else whole for name, whole in self.per_axis.items()}
+        return {**params, **{name: (*params[name], last) for name, last in more.items()}}
 
 
 class Structural(Moving):
@@ -129,6 +130,8 @@ class Reshape(Structural):
     """The same elements in row-major order with another shape."""
 
     name = "reshape"
+    axis_params: tuple[str, ...] = ()
+    per_axis = {"shape": None}
 
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
         check_sizes(self, (x,), shape)
@@ -147,14 +150,8 @@ class Reshape(Structural):
     def lower(self, ctx: Any, x: Any, *, shape: Any) -> Any:
         return ctx.op("stablehlo.reshape", [x])
 
-    def under_trailing_axis(self, n: int, params: Any) -> Any:
-        return {"shape": (*params["shape"], n)}
-
     def transpose(self, ct: Any, x: Any, *, shape: Any) -> Any:
         return (self(ct, shape=x.shape),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, shape: Any) -> Any:
-        return self(t.move(args[0], dims[0], 0), shape=(t.size, *shape)), 0
 
 
 class Squeeze(Structural):
@@ -213,6 +210,7 @@ class Slice(Structural):
     """Elements `start, start + stride, ...` below `limit` along each axis."""
 
     name = "slice"
+    per_axis = {"start": 0, "limit": None, "strides": 1}
 
     def abstract_eval(self, x: ArrayType, *, start: Axes, limit: Axes, strides: Axes) -> ArrayType:
         if not len(start) == len(limit) == len(strides) == x.ndim:
@@ -236,9 +234,6 @@ class Slice(Structural):
     def lower(self, ctx: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return hlo.slice(x, start, limit, strides)
 
-    def under_trailing_axis(self, n: int, params: Any) -> Any:
-        return {k: (*params[k], whole) for k, whole in (("start", 0), ("limit", n), ("strides", 1))}
-
     def transpose(self, ct: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         config = tuple(
             [
@@ -247,15 +242,6 @@ class Slice(Structural):
             ]
         )
         return (PRIMITIVES["pad"](ct, literal(0, ArrayType((), x.dtype)), config=config),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, start: Any, limit: Any, strides: Any) -> Any:
-        (x,), (d,) = args, dims
-        return self(
-            x,
-            start=(*start[:d], 0, *start[d:]),
-            limit=(*limit[:d], t.size, *limit[d:]),
-            strides=(*strides[:d], 1, *strides[d:]),
-        ), d
 
 
 transpose: Transpose = Transpose()
