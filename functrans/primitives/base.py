@@ -91,6 +91,7 @@ class Primitive:
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
     locally_constant = False  # its derivative is zero
     linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
+    linear_from: int | None = None  # it is linear in all operands from this one on
     symmetric = False  # linear in its one operand, and its own transpose
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
     # parameters that are axes of all operands and results; () if a leading axis does not matter
@@ -143,16 +144,17 @@ class Primitive:
           >>> float(PRIMITIVES["neg"].jvp([1.0], [2.0], None))  # the tangent of -x
           -2.0
         """
-        if not (self.linear_in or self.locally_constant):
+        linear = self.linear_positions(len(primals))
+        if not (linear or self.locally_constant):
             raise self.missing("jvp")
         if self.multilinear:
             moving = [i for i in self.linear_in if tangents[i] is not None]
             terms = [bind(self, [*primals[:i], tangents[i], *primals[i + 1 :]], params) for i in moving]
             return reduce(sum_of, terms, None)
         args = list(primals)
-        if all(tangents[i] is None for i in self.linear_positions(len(args))):
+        if all(tangents[i] is None for i in linear):
             return [None] * len(out) if self.multiple_results else None
-        for i in self.linear_positions(len(args)):
+        for i in linear:
             args[i] = tangents[i] if tangents[i] is not None else literal(0, typeof(args[i]))
         return bind(self, args, params)
 
@@ -349,15 +351,14 @@ class Primitive:
     # --- helpers ----------------------------------------------------------------------------------
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
-        """Return the positions of the linear operands among `n_args`; override if their number
-        varies.
+        """Return the positions of the linear operands among `n_args`.
 
         Example:
           >>> from functrans.ir import PRIMITIVES
           >>> [list(PRIMITIVES[name].linear_positions(3)) for name in ("mul", "concatenate")]
           [[0, 1], [0, 1, 2]]
         """
-        return self.linear_in
+        return self.linear_in if self.linear_from is None else range(self.linear_from, n_args)
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
         out = self.abstract_eval(*types, **params)

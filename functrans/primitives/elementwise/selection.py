@@ -55,11 +55,8 @@ class SelectN(BesideScalars):
     """
 
     name: str = "select_n"
-    linear_in: tuple[int, ...] = (1,)
+    linear_from = 1
     takes: tuple[str, ...] = (*ANY, "key")
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        return range(1, n_args)
 
     def abstract_eval(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
         types = (which, *cases)
@@ -200,9 +197,7 @@ class OptimizationBarrier(Primitive):
     mergeable = False
     name: str = "optimization_barrier"
     multiple_results: bool = True
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        return range(n_args)
+    linear_from = 0
 
     def abstract_eval(self, *types: ArrayType) -> Sequence[ArrayType]:
         return types

@@ -104,10 +104,7 @@ class Concatenate(Moving):
 
     in_kernel = True
     name: str = "concatenate"
-    linear_in: tuple[int, ...] = (0,)  # and in all others
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        return range(n_args)
+    linear_from = 0
 
     def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:
