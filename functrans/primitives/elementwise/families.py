@@ -7,6 +7,7 @@ the user-facing libraries.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -233,6 +234,7 @@ class Comparison(Binary):
 
     def __init__(self, name: str, direction: str, numpy: Callable[..., Any], takes: Any = ORDERED):
         self.direction = direction
+        self.operator: Callable[..., Any] = getattr(operator, name)  # which typed keys have too
         super().__init__(name, takes, numpy=numpy, op=hlo.compare)
 
     def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
@@ -241,7 +243,7 @@ class Comparison(Binary):
         return ArrayType(x.shape, np.dtype(bool), x.weak_type and y.weak_type)
 
     def reference(self, x: Any, y: Any) -> Any:
-        return np.asarray(self.numpy(x, y) if isinstance(x, np.ndarray) else self._of_keys(x, y))
+        return np.asarray(self.operator(x, y))
 
     def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
         text = super().numpy_source(w, x, y)
@@ -252,23 +254,19 @@ class Comparison(Binary):
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         kind = dtype_class(ctx.in_types[0].dtype)
         if kind == "key":
-            return ctx.via_jax(self._of_keys, x, y)[0]
+            return ctx.via_jax(self.operator, x, y)[0]
         return ctx.op("stablehlo.compare", [x, y], comparison(self.direction, kind))
 
-    def _of_keys(self, x: Any, y: Any) -> Any:
-        return x == y if self.direction == "EQ" else x != y
 
-
-def compare(x: Any, y: Any, direction: str, kind: str, total: bool = False) -> Any:
-    """Return the StableHLO comparison of a dtype class; `total`: NaN comes after all floats."""
-    how = comparison(direction, kind, total)
+def compare(x: Any, y: Any, direction: str, kind: str) -> Any:
+    """Return the StableHLO comparison of a dtype class."""
+    how = comparison(direction, kind)
     return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
 
 
-def comparison(direction: str, kind: str, total: bool = False) -> dict[str, Any]:
+def comparison(direction: str, kind: str) -> dict[str, Any]:
     """Return the attributes of a comparison of operands of a dtype class."""
-    floats = "TOTALORDER" if total else "FLOAT"
-    as_ = {"float": floats, "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
+    as_ = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
     return {
         "comparison_direction": hlo.ComparisonDirectionAttr.get(direction),
         "compare_type": hlo.ComparisonTypeAttr.get(as_),
