@@ -29,8 +29,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.caching import memo
-from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
+from functrans.caching import memoized
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, programs_among
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class, same_types
 from functrans.jax_trace import Bridge, current
@@ -383,21 +383,23 @@ class Primitive:
         shown = ", ".join(map(str, types))
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
-    def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
-        """Raise if the dtype of an operand is of none of the classes that it takes.
+    def wrong_dtype(self, types: Sequence[ArrayType], wrong: ArrayType, takes: Sequence[str]) -> Exception:
+        """Return the error for an operand whose dtype is of none of the classes `takes`.
 
         Example:
           >>> import numpy as np
           >>> from functrans.ir import PRIMITIVES, ArrayType
-          >>> PRIMITIVES["not"].check_dtype([ArrayType((3,), np.dtype("float32"))])
-          Traceback (most recent call last):
-          functrans.errors.TypeMismatch: not(f32[3]): takes operands of dtype bool, int, uint, not float32...
+          >>> vector = ArrayType((3,), np.dtype("float32"))
+          >>> print(PRIMITIVES["not"].wrong_dtype([vector], vector, ["bool", "integer"]))
+          not(f32[3]): takes operands of dtype bool, integer, not float32, at...
         """
-        takes = takes or self.takes
+        problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
+        return self.mismatch(types, problem, "Cast with x.astype(...) first.")
+
+    def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
         for t in types:
-            if dtype_class(t.dtype) not in takes:
-                problem = f"takes operands of dtype {', '.join(takes)}, not {t.dtype}"
-                raise self.mismatch(types, problem, "Cast with x.astype(...) first.")
+            if dtype_class(t.dtype) not in (takes or self.takes):
+                raise self.wrong_dtype(types, t, takes or self.takes)
 
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"
@@ -449,16 +451,9 @@ def past_batch_axis(primitive: Primitive, d: int, params: Params, size: int = 0)
 # --- named axes that programs speak of ------------------------------------------------------------
 
 
-def axes_inside(value: Any) -> set[Any]:
-    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
-    if isinstance(value, tuple):
-        return set().union(*[axes_inside(v) for v in value])
-    if not isinstance(value, Program):
-        return set()
-    return memo(value, _axes_inside)
-
-
-def _axes_inside(program: Program) -> set[Any]:
+@memoized
+def axes_inside(program: Program) -> set[Any]:
+    """Return the mapped axes used by name in a program."""
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
@@ -497,4 +492,4 @@ class HigherOrderPrimitive(Primitive):
         raise self.missing("record")
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
-        return axes_inside(tuple(params.values()))
+        return set().union(*map(axes_inside, programs_among(params)))
