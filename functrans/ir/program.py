@@ -266,13 +266,15 @@ class Program(Derivable):
         return made
 
 
-def prune(equations: Sequence[Equation], outputs: Iterable[Any], values: bool = False) -> list[Equation]:
-    """Return the equations that the outputs need or that have an effect. `values`: operands may be
-    arrays, as in a linear map with its residuals."""
+def prune(
+    equations: Sequence[Equation], outputs: Iterable[Any], values: bool = False, effects: bool = True
+) -> list[Equation]:
+    """Return the equations that the outputs need or (`effects`) that have an effect. `values`: operands
+    may be arrays, as in a linear map with its residuals."""
     needed = {v for v in outputs if v.__class__ is Var}  # the others may be arrays
     kept = []
     for eqn in reversed(equations):
-        if needed.isdisjoint(eqn.outputs) and not eqn.primitive.has_effects(eqn.params):
+        if needed.isdisjoint(eqn.outputs) and not (effects and eqn.primitive.has_effects(eqn.params)):
             continue
         kept.append(eqn)
         needed.update([v for v in eqn.inputs if v.__class__ is Var] if values else eqn.inputs)

@@ -24,14 +24,15 @@ Conventions:
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from functools import reduce
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from functrans import errors
-from functrans.caching import memo
-from functrans.ir.program import PRIMITIVES, Equation, Literal, Program
+from functrans.caching import memoized
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, programs_among
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, same_types
+from functrans.ir.types import ArrayType, dtype_class, same_types
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
@@ -83,14 +84,21 @@ class Primitive:
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
-    flops: float = 0  # floating point operations per element of its (first) result
+    takes: tuple[str, ...] = ()  # the classes of dtypes of its operands, for `check_dtype`
+    # floating point operations per element of its (first) result, or of its operand if it drops axes
+    flops: float = 0
     mergeable = True  # equal equations may become one, and an invariant one may leave a loop
     at_own_dtype = False  # its results in float64 would be unrelated: it draws bits of its dtype
     locally_constant = False  # its derivative is zero
     linear_in: tuple[int, ...] = ()  # its linear operands; the others have no derivative
+    linear_from: int | None = None  # it is linear in all operands from this one on
+    symmetric = False  # linear in its one operand, and its own transpose
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
-    # parameters that are axes of all operands and results; () if a leading axis changes nothing
+    # parameters that are axes of all operands and results; () if a leading axis does not matter
     axis_params: tuple[str, ...] | None = None
+    # parameters with an entry per axis -> the entry of an axis that is taken whole; None: its size
+    per_axis: dict[str, Any] = {}
+    drops_axes = False  # the results do not have these axes
 
     def __init__(self, name: str | None = None):
         self.name = name or self.name
@@ -136,40 +144,48 @@ class Primitive:
           >>> float(PRIMITIVES["neg"].jvp([1.0], [2.0], None))  # the tangent of -x
           -2.0
         """
-        if not (self.linear_in or self.locally_constant):
+        linear = self.linear_positions(len(primals))
+        if not (linear or self.locally_constant):
             raise self.missing("jvp")
         if self.multilinear:
-            return self._product_rule(primals, tangents, params)
+            moving = [i for i in self.linear_in if tangents[i] is not None]
+            terms = [bind(self, [*primals[:i], tangents[i], *primals[i + 1 :]], params) for i in moving]
+            return reduce(sum_of, terms, None)
         args = list(primals)
-        if all(tangents[i] is None for i in self.linear_positions(len(args))):
+        if all(tangents[i] is None for i in linear):
             return [None] * len(out) if self.multiple_results else None
-        for i in self.linear_positions(len(args)):
+        for i in linear:
             args[i] = tangents[i] if tangents[i] is not None else literal(0, typeof(args[i]))
         return bind(self, args, params)
 
     def transpose(self, ct: Any, *args: Any, **params: Any) -> Sequence[Any]:
-        raise self.missing("transpose")
+        if not self.symmetric:
+            raise self.missing("transpose")
+        return (self(ct, **params),)
 
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], /, **params: Any) -> Any:
         """Return (result, its batch axis). `t.size` is the batch size. `t.at(x, dim, to)` moves the
         batch axis of x to `to`, or broadcasts x along a new one if `dim` is None.
-        The default needs `axis_params`.
+        The default needs `axis_params` or `per_axis`.
 
         Example:
           >>> import functrans as ft, functrans.numpy as jnp
           >>> ft.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))  # by the rule of dot_general
           Array([3., 3.], dtype=float32)
         """
-        if self.axis_params is None:
+        if self.axis_params is None and not self.per_axis:
             raise self.missing("batch")
-        to = next(d for d in dims if d is not None) if self.axis_params else 0
+        to = 0 if self.axis_params == () else next(d for d in dims if d is not None)
         lined_up = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
-        outs = self(*lined_up, **past_batch_axis(self, to, params))
+        moved = past_batch_axis(self, to, params, t.size)
+        outs = self(*lined_up, **moved)
+        if self.drops_axes:
+            to -= sum([a < to for name in self.axis_params or () for a in moved[name]])
         return outs, [to] * len(outs) if self.multiple_results else to
 
     def cost(self, in_types: Sequence[ArrayType], out_types: Sequence[ArrayType], **params: Any) -> Cost:
-        flops = int(self.flops * out_types[0].size) if self.flops else 0
-        return Cost(flops, bytes_of(*in_types, *out_types))
+        counted = (in_types if self.drops_axes else out_types)[0].size if self.flops else 0
+        return Cost(int(self.flops * counted), bytes_of(*in_types, *out_types))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
         """Return the operation as Python code for `ft.to_python`: an expression of the operands'
@@ -335,28 +351,18 @@ class Primitive:
     # --- helpers ----------------------------------------------------------------------------------
 
     def linear_positions(self, n_args: int) -> Sequence[int]:
-        """Return the positions of the linear operands among `n_args`; override if their number
-        varies.
+        """Return the positions of the linear operands among `n_args`.
 
         Example:
           >>> from functrans.ir import PRIMITIVES
           >>> [list(PRIMITIVES[name].linear_positions(3)) for name in ("mul", "concatenate")]
           [[0, 1], [0, 1, 2]]
         """
-        return self.linear_in
+        return self.linear_in if self.linear_from is None else range(self.linear_from, n_args)
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
-
-    def _product_rule(self, primals: Values, tangents: Values, params: Params) -> Any:
-        total = None
-        for i in self.linear_in:
-            if tangents[i] is not None:
-                args = list(primals)
-                args[i] = tangents[i]
-                total = sum_of(total, bind(self, args, params))
-        return total
 
     def mismatch(
         self,
@@ -390,16 +396,10 @@ class Primitive:
         problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
         return self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
-    def negative(self, types: Sequence[ArrayType], shape: tuple[int, ...]) -> Exception:
-        """Return the error for a shape with a negative size.
-
-        Example:
-          >>> from functrans.ir import PRIMITIVES
-          >>> print(PRIMITIVES["iota"].negative([], (-1,)))
-          iota(): the shape (-1,) has a negative size, at...
-        """
-        problem = f"the shape {shape} has a negative size"
-        return self.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
+    def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
+        for t in types:
+            if dtype_class(t.dtype) not in (takes or self.takes):
+                raise self.wrong_dtype(types, t, takes or self.takes)
 
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"
@@ -435,9 +435,13 @@ def bytes_of(*types: ArrayType) -> int:
     return sum([t.size * getattr(t.dtype, "itemsize", 4) for t in types])
 
 
-def past_batch_axis(primitive: Primitive, d: int, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for operands with one more axis, at d: their `axis_params` are moved."""
+def past_batch_axis(primitive: Primitive, d: int, params: Params, size: int = 0) -> Params:
+    """Return the parameters for operands with one more axis of a size, at d: their `axis_params` are
+    moved, `per_axis` has an entry for it."""
     moved = dict(params)
+    for name, whole in primitive.per_axis.items():
+        entries = params[name]
+        moved[name] = (*entries[:d], size if whole is None else whole, *entries[d:])
     for name in primitive.axis_params or ():
         axes = params[name]
         moved[name] = axes + (axes >= d) if isinstance(axes, int) else tuple([a + (a >= d) for a in axes])
@@ -447,16 +451,9 @@ def past_batch_axis(primitive: Primitive, d: int, params: dict[str, Any]) -> dic
 # --- named axes that programs speak of ------------------------------------------------------------
 
 
-def axes_inside(value: Any) -> set[Any]:
-    """Return the mapped axes used by name in a program, or in the programs of a tuple."""
-    if isinstance(value, tuple):
-        return set().union(*[axes_inside(v) for v in value])
-    if not isinstance(value, Program):
-        return set()
-    return memo(value, _axes_inside)
-
-
-def _axes_inside(program: Program) -> set[Any]:
+@memoized
+def axes_inside(program: Program) -> set[Any]:
+    """Return the mapped axes used by name in a program."""
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
 
 
@@ -495,4 +492,4 @@ class HigherOrderPrimitive(Primitive):
         raise self.missing("record")
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
-        return axes_inside(tuple(params.values()))
+        return set().union(*map(axes_inside, programs_among(params)))

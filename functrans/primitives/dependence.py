@@ -110,23 +110,17 @@ def transposes_zeros(program: Program) -> bool:
 def silent(program: Program) -> Program:
     """Return the program for running it again, without equations that only have effects: those that
     its results need, also in nested programs. A callback whose value is needed stays."""
-    shows = any(e.primitive.has_effects(e.params) for e in program.equations)
-    return _without_effects(program) if shows else program
+    if not any(e.primitive.has_effects(e.params) for e in program.equations):
+        return program
+    kept = prune(program.equations, program.outputs, effects=False)
+    return program.replace(equations=[*map(_silent_inside, kept)])
 
 
-def _without_effects(program: Program) -> Program:
-    needed = {v for v in program.outputs if v.__class__ is Var}
-    kept = []
-    for e in reversed(program.equations):
-        if needed.isdisjoint(e.outputs):
-            continue
-        needed.update([v for v in e.inputs if v.__class__ is Var])
-        if e.primitive.holds_programs and e.primitive.has_effects(e.params):
-            params = {name: _silenced(value) for name, value in e.params.items()}
-            e = Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-        kept.append(e)
-    kept.reverse()
-    return program.replace(equations=kept)
+def _silent_inside(e: Equation) -> Equation:
+    if not (e.primitive.holds_programs and e.primitive.has_effects(e.params)):
+        return e
+    params = {name: _silenced(value) for name, value in e.params.items()}
+    return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
 
 
 def _silenced(value: Any) -> Any:
@@ -359,16 +353,9 @@ def _computed_again(
 ) -> tuple[list[Any], Program]:
     """Return `kept` and what is read of `free`, and `linear` after recomputing the others."""
     settled = free | set(kept)
-    wanted = set(needed)
-    again = []
-    for e in reversed(forward.equations):
-        if any(v in wanted and v not in settled for v in e.outputs):
-            again.append(e)
-            wanted.update([v for v in e.inputs if v.__class__ is Var])
-    again.reverse()
-    made = {v for e in again for v in e.outputs}
-    read = dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]])
-    inputs = [v for v in read if v not in made]
+    unsettled = [e for e in forward.equations if _cheap(e) and e.outputs[0] not in settled]
+    again = prune(unsettled, needed)
+    inputs = list(dict.fromkeys([*kept, *[v for e in again for v in e.inputs if v in free]]))
     names: dict[Any, Any] = {v: Var(v.type) for v in inputs}
     equations = copied(again, names)
     known = {old: names[v] for v, old in zip(needed, linear.inputs, strict=False)}

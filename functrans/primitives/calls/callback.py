@@ -162,6 +162,7 @@ class DebugCallback(Callback):
     name: str = "debug_callback"
     user_name: str = "debug.callback"
     kind: str = "debug"
+    linear_from = 0  # it has no results
 
     def by_jax(
         self, run: Any, _: Any, *xs: Any, ordered: Any = False, partitioned: Any = False, **params: Any
@@ -173,10 +174,6 @@ class DebugCallback(Callback):
 
     def transpose_with(self, t: Any, ct: Any, args: Any, params: dict[str, Any]) -> Any:
         return [None] * len(args)
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        """Return all positions: it has no results."""
-        return range(n_args)
 
 
 class PureCallback(Callback):

@@ -124,11 +124,10 @@ def _has_effects(program: Program) -> bool:
 def axes_in_loops(program: Program) -> set[Any]:
     """Return the axes used by name inside loops, branches and functions with custom rules, which
     stay equations; the programs of calls are written out."""
-    parts = [
-        axes_in_loops(e.params["program"]) if e.primitive is jit else axes_inside(tuple(e.params.values()))
-        for e in program.equations
-    ]
-    return set().union(*parts)
+    found: set[Any] = set()
+    for e in program.equations:
+        found.update(*map(axes_in_loops if e.primitive is jit else axes_inside, e.programs))
+    return found
 
 
 def speaks_of_others_axes(program: Program) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from functrans import errors
-from functrans.ir.source import here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, LinearInput, Primitive, bytes_of, type_of
@@ -83,10 +82,8 @@ class Convolution(Primitive):
         for name, stride, (low, high), spread, dilation in windows:
             padded = low + high + dilated(n[name], spread)
             if padded < 0:
-                raise errors.InvalidArgument(
-                    f"{self.name}({x}, {y}): padding {padding} removes more elements than the "
-                    f"input has, {here()}"
-                )
+                problem = f"padding {padding} removes more elements than the input has"
+                raise self.mismatch((x, y), problem, error=errors.InvalidArgument)
             size[name] = max(0, (padded - dilated(k[name], dilation)) // stride + 1)
         shape = tuple([size[name] for name in out])
         return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)
@@ -221,18 +218,16 @@ class _Plan:
         self.ctx, self.axes = ctx, axes
         self.lhs, self.rhs, self.out = lhs, rhs, out = axes["lhs"], axes["rhs"], axes["out"]
         self.spatial = spatial = axes["spatial"]
-        x, y, t = ctx.in_types[0].shape, ctx.in_types[1].shape, ctx.out_types[0].shape
-        self.size = [_sizes(lhs, x), _sizes(rhs, y), _sizes(out, t)]
+        self.size = size = _sizes(out, ctx.out_types[0].shape)
 
-        def kind(here: Axes, *others: bool) -> tuple[int, ...]:
-            where = [(n, n in lhs, n in rhs, n in out) for n in here if n not in spatial]
-            return tuple([n for n, *found in where if tuple(found) == others])
+        def kind(here: Axes, *sides: bool) -> tuple[int, ...]:
+            return tuple([n for n in here if n not in spatial and (n in lhs, n in rhs, n in out) == sides])
 
         examples = kind(out, True, False, True)
         summed = kind(rhs, True, True, False)
         features = kind(out, False, True, True)
         groups = kind(out, True, True, True)
-        n_groups = prod([self.size[0][n] for n in groups])
+        n_groups = prod([size[n] for n in groups])
         # Groups can be merged into the examples or the input features; prefer adjacent axes.
         by_batch = bool(groups) and _adjacent(lhs, groups + examples) and not _adjacent(lhs, groups + summed)
         self.feature_groups, self.batch_groups = (1, n_groups) if by_batch else (n_groups, 1)
@@ -244,11 +239,11 @@ class _Plan:
 
     def emit(self, x: Any, y: Any, dtype: Any, precision: Any) -> Any:
         """Emit the convolution of two values with the operands' shapes."""
-        x, x_order = self._merged(x, self.lhs, self.x_kinds, 0)
-        y, y_order = self._merged(y, self.rhs, self.y_kinds, 1)
+        x, x_order = self._merged(x, self.lhs, self.x_kinds)
+        y, y_order = self._merged(y, self.rhs, self.y_kinds)
         out_order = self._order(self.out, self.out_kinds)
         n = len(self.spatial)
-        at_x, at_y, at_out = _inverse(x_order), _inverse(y_order), _inverse(out_order)
+        at_x, at_y, at_out = [np.argsort(order).tolist() for order in (x_order, y_order, out_order)]
         numbers = hlo.ConvDimensionNumbers.get(
             input_batch_dimension=at_x[0],
             input_spatial_dimensions=at_x[1:-1],
@@ -261,7 +256,7 @@ class _Plan:
             output_feature_dimension=at_out[-1],
         )
         split = [name for i in out_order for name in self.out_kinds[i]]
-        shape = [prod([self.size[2][n] for n in self.out_kinds[i]]) for i in out_order]
+        shape = [prod([self.size[n] for n in self.out_kinds[i]]) for i in out_order]
         made = hlo.convolution(
             self.ctx.type(ArrayType(tuple(shape), dtype)),
             x,
@@ -275,7 +270,7 @@ class _Plan:
             lhs_dilation=self.axes["lhs_dilation"],
             rhs_dilation=self.axes["rhs_dilation"],
         )
-        made = self._reshape(made, shape, [self.size[2][n] for n in split])
+        made = self._reshape(made, [self.size[n] for n in split])
         order = [split.index(n) for n in self.out]
         return made if order == sorted(order) else hlo.transpose(made, order)
 
@@ -288,26 +283,18 @@ class _Plan:
             return list(range(len(kinds)))
         return sorted(range(len(kinds)), key=lambda i: [names.index(n) for n in kinds[i]] or [-1])
 
-    def _merged(self, x: Any, names: Axes, kinds: Groups, which: int) -> tuple[Any, list[int]]:
-        order = self._order(names, kinds)
-        flat = [n for i in order for n in kinds[i]]
-        moves = [names.index(n) for n in flat]
+    def _merged(self, x: Any, names: Axes, kinds: Groups) -> tuple[Any, list[int]]:
+        order, size = self._order(names, kinds), _sizes(names, x.type.shape)
+        moves = [names.index(n) for i in order for n in kinds[i]]
         if moves != sorted(moves):
             x = self.ctx.transposed_copy(x, moves)
-        size = self.size[which]
-        shape = [prod([size[n] for n in kinds[i]]) for i in order]
-        return self._reshape(x, [size[n] for n in flat], shape), order
+        return self._reshape(x, [prod([size[n] for n in kinds[i]]) for i in order]), order
 
-    def _reshape(self, x: Any, old: Sequence[int], new: Sequence[int]) -> Any:
-        if list(old) == list(new):
-            return x
-        return hlo.reshape(ir.RankedTensorType.get(new, x.type.element_type), x)
+    def _reshape(self, x: Any, shape: list[int]) -> Any:
+        same = list(x.type.shape) == shape
+        return x if same else hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), x)
 
 
 def _adjacent(names: Axes, wanted: tuple[int, ...]) -> bool:
     first = names.index(wanted[0])
     return names[first : first + len(wanted)] == wanted
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return [order.index(i) for i in range(len(order))]

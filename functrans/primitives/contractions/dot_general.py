@@ -275,31 +275,19 @@ def _product(x: Any, y: Any) -> Any:
     return np.concatenate([x[..., i : i + few, :] @ y for i in range(0, height, few)], axis=-2)
 
 
-_MATMUL = (
-    "{x} @ {y}",
-    "{y} @ {x}",
-    "{x}.T @ {y}",
-    "{x} @ {y}.T",
-    "{y} @ {x}.T",
-    "{y}.T @ {x}",
-    "{x}.T @ {y}.T",
-    "{y}.T @ {x}.T",
-)
-
-
 def _as_matmul(x: str, y: str, axes: str) -> str | None:
     """Return a product of matrices and vectors as Python code; None for any other."""
-    lhs, _, rest = axes.partition(",")
-    rhs, _, out = rest.partition("->")
-    for text in _MATMUL:
-        first, second = (lhs, rhs) if text.startswith("{x}") else (rhs, lhs)
-        left, right = text.split(" @ ")
-        first = first[::-1] if left.endswith(".T") else first
-        second = second[::-1] if right.endswith(".T") else second
-        if not (1 <= len(first) <= 2 and 1 <= len(second) <= 2) or first[-1] != second[0]:
-            continue
-        if out == first[:-1] + second[1:] and len({*first, *second}) == len(first + second) - 1:
-            return text.format(x=x, y=y)
+    lhs, rhs, out = axes.replace("->", ",").split(",")
+    both = [(x, lhs), (y, rhs)]
+    for turns in ("", ""), (".T", ""), ("", ".T"), (".T", ".T"):
+        for pair in both, both[::-1]:
+            (a, left), (b, right) = [
+                (f"{v}{t}", names[::-1] if t else names) for (v, names), t in zip(pair, turns, strict=True)
+            ]
+            if not (1 <= len(left) <= 2 and 1 <= len(right) <= 2) or left[-1] != right[0]:
+                continue
+            if out == left[:-1] + right[1:] and len({*left, *right}) == len(left + right) - 1:
+                return f"{a} @ {b}"
     return None
 
 

@@ -25,13 +25,6 @@ from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import literal, typeof
 
-NUMPY: dict[str, Any] = {
-    "FFT": np.fft.fftn,
-    "IFFT": np.fft.ifftn,
-    "RFFT": np.fft.rfftn,
-    "IRFFT": np.fft.irfftn,
-}
-
 
 class FFT(Primitive):
     """The discrete Fourier transform along the last axes."""
@@ -49,32 +42,28 @@ class FFT(Primitive):
             raise self.mismatch(
                 (x,), f"lengths {lengths} must be one to three, of axes of x", "", errors.ShapeMismatch
             )
-        have = x.shape[x.ndim - n :]
         half = (*lengths[:-1], lengths[-1] // 2 + 1)
         taken = half if kind == "IRFFT" else lengths
-        if have != taken:
+        if x.shape[-n:] != taken:
             problem = f"{kind} with lengths {lengths} takes last axes of {taken}"
             raise self.mismatch((x,), problem, "", errors.ShapeMismatch)
-        lead = x.shape[: x.ndim - n]
-        if kind == "RFFT":
-            return x.update(shape=(*lead, *half), dtype=complex_dtype(x.dtype))
-        if kind == "IRFFT":
-            return x.update(shape=(*lead, *lengths), dtype=real_dtype(x.dtype))
-        return x
+        made = half if kind == "RFFT" else lengths
+        dtype = real_dtype(x.dtype) if kind == "IRFFT" else complex_dtype(x.dtype)
+        return x.update(shape=(*x.shape[:-n], *made), dtype=dtype)
 
     def reference(self, x: Any, *, kind: str, lengths: Any) -> Any:
         t = self.abstract_eval(ArrayType(x.shape, x.dtype), kind=kind, lengths=lengths)
         if not x.size or not t.size:
             return np.zeros(t.shape, t.dtype)
         axes = range(-len(lengths), 0)
-        return NUMPY[kind](x, lengths, axes).astype(t.dtype)
+        return getattr(np.fft, f"{kind.lower()}n")(x, lengths, axes).astype(t.dtype)
 
     def numpy_source(self, w: Any, x: Any, *, kind: str, lengths: Any) -> Any:
         t = w.out_types[0]
         if not x.size or not t.size:
             return f"np.zeros({t.shape}, {w.dtype(t.dtype)})"
         axes = tuple(range(-len(lengths), 0))
-        return f"{w.twin(NUMPY[kind])}({x.full}, {lengths}, {axes}).astype({w.dtype(t.dtype)})"
+        return f"np.fft.{kind.lower()}n({x.full}, {lengths}, {axes}).astype({w.dtype(t.dtype)})"
 
     def lower(self, ctx: Any, x: Any, *, kind: str, lengths: Any) -> Any:
         if not all(ctx.in_types[0].shape) or not all(lengths):

@@ -29,7 +29,7 @@ import jax
 
 from functrans import errors
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType
 from functrans.primitives.base import PRIMITIVES, Primitive, past_batch_axis
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
@@ -79,8 +79,8 @@ class Collective(Primitive):
     takes: Sequence[str] = ()  # classes of dtypes; () for all
 
     def abstract_eval(self, x: Any, *, axes: Any, sizes: Any, groups: Groups, **params: Any) -> Any:
-        if self.takes and dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x,), x, self.takes)
+        if self.takes:
+            self.check_dtype((x,))
         for axis in [params[name] for name in self.axis_params]:
             if not 0 <= axis < x.ndim:
                 raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
@@ -164,10 +164,7 @@ class PSum(Collective):
     name = "psum"
     flops: float = 1
     takes: Sequence[str] = ew.NUMBERS
-
-    def transpose(self, ct: Any, x: Any, **params: Any) -> Any:
-        """Sum the cotangents of all examples: each x contributes to every sum."""
-        return (self(ct, **params),)
+    symmetric = True  # each x contributes to every sum
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
         return self.beside(total(t, x, d), None, joined(major, minor))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.ir.program import Literal
@@ -20,8 +21,6 @@ from functrans.primitives.elementwise.families import (
     Binary,
     Elementwise,
     Unary,
-    compare,
-    complex_compare,
     div,
     eq,
     full_like,
@@ -32,7 +31,7 @@ from functrans.primitives.elementwise.families import (
 )
 from functrans.primitives.elementwise.selection import one_for_zero, select_n
 from functrans.primitives.elementwise.transcendental import log
-from functrans.trace import bind, typeof
+from functrans.trace import typeof
 
 
 class Sign(Unary):
@@ -45,13 +44,6 @@ class Sign(Unary):
         turned = sub(mul(real(out), imag(dx)), mul(imag(out), real(dx)))
         angle = div(turned, one_for_zero(abs_(x)))
         return complex_(neg(mul(imag(out), angle)), mul(real(out), angle))
-
-    def lower(self, ctx: Any, x: Any) -> Any:
-        t = ctx.in_types[0]
-        if dtype_class(t.dtype) != "uint":
-            return hlo.sign(x)
-        zero = ctx.full(0, t)
-        return hlo.select(compare(x, zero, "EQ", "uint"), zero, ctx.full(1, t))
 
 
 class Round(Unary):
@@ -77,19 +69,12 @@ class Extremum(Binary):
     """The larger (`max`) or the smaller; NaN if one is NaN; complex numbers in lexicographic order.
     Equal operands share the tangent equally."""
 
-    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        if dtype_class(ctx.in_types[0].dtype) != "complex":
-            return self.op(x, y)
-        return hlo.select(complex_compare(x, y, "GT" if self.name == "max" else "LT"), x, y)
-
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        is_x, is_y = [eq(v, out) for v in primals]
-        dx, dy = tangents
+        wins = [eq(v, out) for v in primals]
         total = None
-        if dx is not None:
-            total = mul(dx, self._share(is_x, is_y, out))
-        if dy is not None:
-            total = sum_of(total, mul(dy, self._share(is_y, is_x, out)))
+        for dx, mine, other in zip(tangents, wins, wins[::-1], strict=True):
+            if dx is not None:
+                total = sum_of(total, mul(dx, self._share(mine, other, out)))
         return total
 
     def _share(self, mine: Any, other: Any, out: Any) -> Any:
@@ -141,24 +126,20 @@ class Pow(Binary):
             y = hlo.convert(ctx.type(ty.update(dtype=tx.dtype)), y)
         return hlo.power(x, y)
 
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        (x, y), (dx, dy) = primals, tangents
-        total = None
-        if dx is not None:
-            total = mul(dx, self._by_x(x, y))
-        if dy is not None:
-            # for x = 0 the result is 0, although log(0) is infinite
-            total = sum_of(total, mul(dy, mul(log(one_for_zero(x)), out)))
-        return total
 
-    def _by_x(self, x: Any, y: Any) -> Any:
-        if typeof(y).dtype == typeof(x).dtype:
-            less = splat(y.value - 1, y.type) if y.__class__ is Literal else sub(y, 1)
-            return mul(y, self(x, less))
-        # an integer exponent of zero: the derivative is 0, also at x = 0
-        y = cast(y, typeof(x).dtype)
-        slope = mul(one_for_zero(y), self(x, sub(y, 1)))
-        return select_n(eq(y, 0), slope, full_like(slope, 0))
+def _pow_by_x(x: Any, y: Any, out: Any) -> Any:
+    if typeof(y).dtype == typeof(x).dtype:
+        less = splat(y.value - 1, y.type) if y.__class__ is Literal else sub(y, 1)
+        return mul(y, pow_(x, less))
+    # an integer exponent of zero: the derivative is 0, also at x = 0
+    y = cast(y, typeof(x).dtype)
+    slope = mul(one_for_zero(y), pow_(x, sub(y, 1)))
+    return select_n(eq(y, 0), slope, full_like(slope, 0))
+
+
+def _pow_by_y(x: Any, y: Any, out: Any) -> Any:
+    """For x = 0 the result is 0, although log(0) is infinite."""
+    return mul(log(one_for_zero(x)), out)
 
 
 class IntegerPow(Elementwise):
@@ -209,20 +190,17 @@ class IntegerPow(Elementwise):
             return dx
         return mul(dx, mul(x if y == 2 else self(x, y=y - 1), y))
 
-    def batch(self, t: Any, args: Any, dims: Any, *, y: int) -> Any:
-        return bind(self, args, {"y": y}), dims[0]
 
-
-sign: Sign = Sign("sign", NUMBERS)
+sign: Sign = Sign("sign", NUMBERS, via={"uint": jax.lax.sign})
 floor: Unary = Unary("floor", ("float",))
 ceil: Unary = Unary("ceil", ("float",))
 round_: Round = Round("round", ("float",), op=hlo.round_nearest_even)
 is_finite: Unary = Unary("is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool))
 
-max_: Extremum = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum)
-min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum)
+max_: Extremum = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum, via={"complex": jax.lax.max})
+min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum, via={"complex": jax.lax.min})
 rem: Rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
-pow_: Pow = Pow("pow", FLOATS, op=hlo.power, numpy=np.power, flops=10)
+pow_: Pow = Pow("pow", FLOATS, (_pow_by_x, _pow_by_y), op=hlo.power, numpy=np.power, flops=10)
 integer_pow: IntegerPow = IntegerPow()
 nextafter: Binary = Binary(
     "nextafter", ("float",), (lambda x, y, out: full_like(x, 1), None), op=chlo.next_after

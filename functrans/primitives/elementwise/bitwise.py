@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
-from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
-from functrans.primitives.elementwise.families import BITS, INTS, Binary, Unary, compare
+from functrans.primitives.elementwise.families import BITS, INTS, Binary, Unary
 
 
 def _unsigned(x: np.ndarray) -> np.ndarray:
@@ -43,32 +43,22 @@ class HighProduct(Binary):
         exact = np.asarray(x, object) * np.asarray(y, object)  # Python's integers
         return np.asarray(exact >> (8 * x.dtype.itemsize)).astype(x.dtype)
 
-    # XLA's own instruction cannot be fused on every platform, so multiply by halves
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        t = ctx.in_types[0]
-        signed = dtype_class(t.dtype) == "int"
-        bits = t.update(dtype=np.dtype(f"uint{8 * t.dtype.itemsize}"))
-        unsigned = ctx.type(bits)
-        high = self._by_halves(ctx, bits, hlo.convert(unsigned, x), hlo.convert(unsigned, y))
-        if not signed:
-            return high
-        zero = ctx.full(0, t)
-        for v, other in ((x, y), (y, x)):  # a negative v was read as v + 2 ** width
-            taken = hlo.select(compare(v, zero, "LT", "int"), other, zero)
-            high = hlo.subtract(high, hlo.convert(unsigned, taken))
-        return hlo.convert(ctx.type(t), high)
+        return ctx.via_jax(_high_product, x, y)[0]
 
-    def _by_halves(self, ctx: Any, t: ArrayType, x: Any, y: Any) -> Any:
-        half = 4 * t.dtype.itemsize
-        width, mask = ctx.full(half, t), ctx.full(2**half - 1, t)
 
-        def high(v: Any) -> Any:
-            return hlo.shift_right_logical(v, width)
-
-        (x1, x0), (y1, y0) = [(high(v), hlo.and_(v, mask)) for v in (x, y)]
-        middle = hlo.add(hlo.multiply(x1, y0), high(hlo.multiply(x0, y0)))
-        cross = hlo.add(hlo.multiply(x0, y1), hlo.and_(middle, mask))
-        return hlo.add(hlo.add(hlo.multiply(x1, y1), high(middle)), high(cross))
+def _high_product(x: jax.Array, y: jax.Array) -> jax.Array:
+    """Multiply by halves: XLA's own instruction cannot be fused on every platform."""
+    half, unsigned = 4 * x.dtype.itemsize, np.dtype(f"uint{8 * x.dtype.itemsize}")
+    a, b = x.astype(unsigned), y.astype(unsigned)
+    (a1, a0), (b1, b0) = [(v >> half, v & unsigned.type(2**half - 1)) for v in (a, b)]
+    middle = a1 * b0 + (a0 * b0 >> half)
+    cross = a0 * b1 + (middle & unsigned.type(2**half - 1))
+    high = a1 * b1 + (middle >> half) + (cross >> half)
+    if x.dtype != unsigned:  # a negative v was read as v + 2 ** width
+        zero = unsigned.type(0)
+        high = high - jax.numpy.where(x < 0, b, zero) - jax.numpy.where(y < 0, a, zero)
+    return high.astype(x.dtype)
 
 
 def _leading_zeros(x: np.ndarray) -> np.ndarray:

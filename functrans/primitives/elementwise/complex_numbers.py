@@ -13,7 +13,7 @@ import numpy as np
 
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
-from functrans.primitives.base import LinearInput
+from functrans.primitives.base import LinearInput, Primitive
 from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.primitives.elementwise.families import Binary, Unary, add, div, full_like, ge, mul, neg
 from functrans.primitives.elementwise.selection import one_for_zero, select_n
@@ -40,13 +40,10 @@ class Conj(Unary):
     """The complex conjugate; for a real number, as a complex one."""
 
     def abstract_eval(self, x: ArrayType) -> ArrayType:
-        self.check_dtype((x,))
+        made = super().abstract_eval(x)
         if x.dtype.name not in ("float32", "float64", "complex64", "complex128"):
             raise self.mismatch((x,), f"there is no complex dtype for {x.dtype}")
-        return x.update(dtype=complex_dtype(x.dtype))
-
-    def reference(self, x: Any) -> Any:
-        return np.asarray(np.conj(x)).astype(complex_dtype(x.dtype), copy=False)
+        return made
 
     def lower(self, ctx: Any, x: Any) -> Any:
         t = ctx.in_types[0]
@@ -75,10 +72,7 @@ class Complex(Binary):
         return out
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        dx, dy = tangents
-        return self(
-            full_like(primals[0], 0) if dx is None else dx, full_like(primals[1], 0) if dy is None else dy
-        )
+        return Primitive.jvp(self, primals, tangents, out)  # that of a linear operation
 
     def transpose(self, ct: Any, x: Any, y: Any) -> Any:
         return (
@@ -90,9 +84,6 @@ class Complex(Binary):
 class Abs(Unary):
     """|x|; real for a complex number."""
 
-    def reference(self, x: Any) -> Any:
-        return np.asarray(np.abs(x)).astype(real_dtype(x.dtype), copy=False)
-
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         (x,), (dx,) = primals, tangents
         if dtype_class(typeof(x).dtype) != "complex":
@@ -103,6 +94,6 @@ class Abs(Unary):
 
 real: Part = Part("real", ("complex",), linear=True, result=real_dtype)
 imag: Part = Part("imag", ("complex",), linear=True, result=real_dtype)
-conj: Conj = Conj("conj", ("float", "complex"), op=hlo.complex, linear=True)
+conj: Conj = Conj("conj", ("float", "complex"), op=hlo.complex, linear=True, result=complex_dtype)
 abs_: Abs = Abs("abs", ("int", "float", "complex"), via={"complex": jax.lax.abs}, result=real_dtype)
 complex_: Complex = Complex("complex", ("float",), numpy=np.add, op=hlo.complex)

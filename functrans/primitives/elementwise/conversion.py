@@ -65,8 +65,9 @@ class ConvertElementType(Elementwise):
             x, t = hlo.real(x), t.update(dtype=real_dtype(t.dtype))
         if dtype_class(dtype) == "bool":
             return compare(x, ctx.full(0, t), "NE", dtype_class(t.dtype))
-        if ctx.platform == "cpu" and _is_cut(t.dtype, dtype):
-            # XLA:CPU of JAX 0.10 crashes if signed ones meet others in `and` or `or`
+        is_signed = dtype_class(t.dtype) == dtype_class(dtype) == "int"
+        if ctx.platform == "cpu" and is_signed and dtype.itemsize < t.dtype.itemsize:
+            # bytes are cut off: XLA:CPU of JAX 0.10 crashes if signed ones meet others in `and` or `or`
             cut = hlo.convert(ctx.type(t.update(dtype=np.dtype(f"u{dtype}"))), x)
             return hlo.bitcast_convert(ctx.type(ctx.out_types[0]), cut)
         return ctx.op("stablehlo.convert", [x])
@@ -80,11 +81,6 @@ class ConvertElementType(Elementwise):
         if not is_inexact(x.dtype):
             return (None,)
         return (self(ct, dtype=x.dtype, weak_type=x.type.weak_type),)
-
-
-def _is_cut(old: Any, new: Any) -> bool:
-    """Return whether signed integers lose their upper bytes."""
-    return dtype_class(old) == dtype_class(new) == "int" and new.itemsize < old.itemsize
 
 
 def _saturated(x: np.ndarray, dtype: Any) -> np.ndarray:
@@ -123,10 +119,8 @@ class BitcastConvertType(Elementwise):
         if old > new:
             return ArrayType((*x.shape, old // new), dtype)
         if not x.shape or x.shape[-1] * old != new:
-            raise errors.InvalidArgument(
-                f"{self.name}({x}): the last axis must have size {new // old}, so that its "
-                f"elements form one {dtype}, {here()}"
-            )
+            problem = f"the last axis must have size {new // old}, so that its elements form one {dtype}"
+            raise self.mismatch((x,), problem, error=errors.InvalidArgument)
         return ArrayType(x.shape[:-1], dtype)
 
     def reference(self, x: Any, *, dtype: Any) -> Any:
@@ -157,6 +151,7 @@ class ReducePrecision(Elementwise):
     name: str = "reduce_precision"
     takes: tuple[str, ...] = ("float",)
     linear_in: tuple[int, ...] = (0,)
+    symmetric = True
 
     def abstract_eval(self, x: ArrayType, *, exponent_bits: int, mantissa_bits: int) -> ArrayType:
         self.check_dtype((x,))
@@ -184,9 +179,6 @@ class ReducePrecision(Elementwise):
 
     def lower(self, ctx: Any, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
         return hlo.reduce_precision(x, exponent_bits, mantissa_bits)
-
-    def transpose(self, ct: Any, x: Any, **bits: int) -> Any:
-        return (self(ct, **bits),)
 
 
 def _drop_bits(bits: np.ndarray, n: int) -> np.ndarray:

@@ -7,6 +7,7 @@ the user-facing libraries.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,11 +56,6 @@ class Elementwise(Primitive):
     takes: tuple[str, ...] = ANY
     flops: float = 1
 
-    def check_dtype(self, types: Sequence[ArrayType]) -> None:
-        for t in types:
-            if dtype_class(t.dtype) not in self.takes:
-                raise self.wrong_dtype(types, t, self.takes)
-
     def check_equal(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         """Raise unless all types have the shape and dtype of the first."""
         shapes, dtypes = [t.shape for t in types], [t.dtype for t in types]
@@ -95,10 +91,11 @@ def operation_name(op: Callable[..., Any]) -> str | None:
     return f"{dialect}.{op.__name__.rstrip('_')}" if dialect else None
 
 
-class Unary(Elementwise):
-    """A function applied to every element.
+class Function(Elementwise):
+    """A function applied to every element, or to the elements of operands of equal shape and dtype.
 
-    deriv   : (x, y) -> dy/dx, given y = f(x)
+    deriv   : (x, y) -> dy/dx, given y = f(x); of two operands d/dx and d/dy, functions of (x, y, out),
+              or None if zero, as both are by default
     tangent : (dx, x, y) -> dy, linear in dx, if that is shorter than dx * deriv
     numpy, op : the NumPy function and the StableHLO or CHLO operation, found by name if possible
     via     : the JAX function by which operands of a class of dtypes are lowered
@@ -109,7 +106,7 @@ class Unary(Elementwise):
         self,
         name: str,
         takes: tuple[str, ...],
-        deriv: Callable[[Any, Any], Any] | None = None,
+        deriv: Callable[[Any, Any], Any] | Sequence[Callable[..., Any] | None] | None = None,
         *,
         tangent: Callable[[Any, Any, Any], Any] | None = None,
         numpy: Callable[..., Any] | None = None,
@@ -120,16 +117,34 @@ class Unary(Elementwise):
         flops: int = 1,
     ):
         self.takes = takes
-        self.deriv = deriv
+        self.deriv: Any = deriv
         self.tangent = tangent
         self.numpy: Any = numpy or getattr(np, name)
         self.op: Any = op or operation_named(name)
         self.op_name: str | None = operation_name(self.op)
         self.via: dict[str, Callable[..., Any]] = via or {}
-        self.linear_in: tuple[int, ...] = (0,) if linear else ()
+        self.linear_in: tuple[int, ...] = (0,) if linear else self.linear_in
         self.result = result
         self.flops: float = flops
         super().__init__(name)
+
+    def lower(self, ctx: Any, *xs: Any) -> Any:
+        if self.via and (via := self.via.get(dtype_class(ctx.in_types[0].dtype))):
+            return ctx.via_jax(via, *xs)[0]
+        return ctx.op(self.op_name, xs) if self.op_name else self.op(*xs)
+
+    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
+        total = None
+        for dx, partial in zip(tangents, self.deriv or (None, None), strict=True):
+            if dx is not None and partial is not None:
+                total = sum_of(total, mul(dx, partial(*primals, out)))
+        return total
+
+
+class Unary(Function):
+    """A function of one operand."""
+
+    symmetric = True  # if it is linear: neg, copy
 
     def __call__(self, x: Any, **params: Any) -> Any:
         return bind(self, (x,), params)
@@ -139,8 +154,8 @@ class Unary(Elementwise):
         return x if self.result is None else x.update(dtype=self.result(x.dtype))
 
     def reference(self, x: Any, **params: Any) -> Any:
-        out = np.asarray(self.numpy(x))
-        return out.astype(x.dtype, copy=False) if self.result is None else out
+        dtype = x.dtype if self.result is None else self.result(x.dtype)
+        return np.asarray(self.numpy(x)).astype(dtype, copy=False)
 
     def numpy_source(self, w: Any, x: Any, **params: Any) -> Any:
         twin = w.twin(self.numpy)
@@ -149,11 +164,6 @@ class Unary(Elementwise):
         text = f"-{x.full}" if self.numpy is np.negative else f"{twin}({x.full})"
         return w.cast(text, self.numpy)
 
-    def lower(self, ctx: Any, x: Any) -> Any:
-        if self.via and (via := self.via.get(dtype_class(ctx.in_types[0].dtype))):
-            return ctx.via_jax(via, x)[0]
-        return ctx.op(self.op_name, [x]) if self.op_name else self.op(x)
-
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         if self.deriv is not None:
             return bind(mul, (tangents[0], self.deriv(primals[0], out)), {})
@@ -161,34 +171,12 @@ class Unary(Elementwise):
             return self.tangent(tangents[0], primals[0], out)
         return self(tangents[0]) if self.linear_in else None  # else piecewise constant
 
-    def transpose(self, ct: Any, x: Any) -> Any:
-        return (self(ct),)  # the linear ones that use this default (neg, copy) are symmetric
-
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         return bind(self, args, params), dims[0]
 
 
-class Binary(Elementwise):
-    """Two operands of equal shape and dtype. `partials` are d/dx and d/dy, functions of (x, y,
-    out), or None if zero, as both are by default."""
-
-    def __init__(
-        self,
-        name: str,
-        takes: tuple[str, ...],
-        partials: tuple[Callable[..., Any] | None, Callable[..., Any] | None] = (None, None),
-        *,
-        numpy: Callable[..., Any] | None = None,
-        op: Callable[..., Any] | None = None,
-        flops: int = 1,
-    ):
-        self.takes = takes
-        self.partials = partials
-        self.numpy: Any = numpy or getattr(np, name)
-        self.op: Any = op or operation_named(name)
-        self.op_name: str | None = operation_name(self.op)
-        self.flops: float = flops
-        super().__init__(name)
+class Binary(Function):
+    """A function of two operands."""
 
     def __call__(self, x: Any, y: Any) -> Any:
         """Convert Python scalars to literals of the other operand's type."""
@@ -215,16 +203,6 @@ class Binary(Elementwise):
             x = x.full
         symbol = _SYMBOLS.get(twin)
         return w.cast(f"{x} {symbol} {y}" if symbol else f"{twin}({x}, {y})", self.numpy)
-
-    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        return ctx.op(self.op_name, [x, y]) if self.op_name else self.op(x, y)
-
-    def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        total = None
-        for dx, partial in zip(tangents, self.partials, strict=True):
-            if dx is not None and partial is not None:
-                total = sum_of(total, mul(dx, partial(*primals, out)))
-        return total
 
     def batch(self, t: Any, args: Any, dims: Any, **params: Any) -> Any:
         (x, y), (dx, dy) = args, dims
@@ -256,6 +234,7 @@ class Comparison(Binary):
 
     def __init__(self, name: str, direction: str, numpy: Callable[..., Any], takes: Any = ORDERED):
         self.direction = direction
+        self.operator: Callable[..., Any] = getattr(operator, name)  # which typed keys have too
         super().__init__(name, takes, numpy=numpy, op=hlo.compare)
 
     def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
@@ -264,7 +243,7 @@ class Comparison(Binary):
         return ArrayType(x.shape, np.dtype(bool), x.weak_type and y.weak_type)
 
     def reference(self, x: Any, y: Any) -> Any:
-        return np.asarray(self.numpy(x, y) if isinstance(x, np.ndarray) else self._of_keys(x, y))
+        return np.asarray(self.operator(x, y))
 
     def numpy_source(self, w: Any, x: Any, y: Any) -> Any:
         text = super().numpy_source(w, x, y)
@@ -275,30 +254,19 @@ class Comparison(Binary):
     def lower(self, ctx: Any, x: Any, y: Any) -> Any:
         kind = dtype_class(ctx.in_types[0].dtype)
         if kind == "key":
-            return ctx.via_jax(self._of_keys, x, y)[0]
+            return ctx.via_jax(self.operator, x, y)[0]
         return ctx.op("stablehlo.compare", [x, y], comparison(self.direction, kind))
 
-    def _of_keys(self, x: Any, y: Any) -> Any:
-        return x == y if self.direction == "EQ" else x != y
 
-
-def compare(x: Any, y: Any, direction: str, kind: str, total: bool = False) -> Any:
-    """Return the StableHLO comparison of a dtype class; `total`: NaN comes after all floats."""
-    how = comparison(direction, kind, total)
+def compare(x: Any, y: Any, direction: str, kind: str) -> Any:
+    """Return the StableHLO comparison of a dtype class."""
+    how = comparison(direction, kind)
     return hlo.compare(x, y, how["comparison_direction"], compare_type=how["compare_type"])
 
 
-def complex_compare(x: Any, y: Any, direction: str) -> Any:
-    """Compare complex numbers by their real parts, then by their imaginary parts."""
-    real, imag = (hlo.real(x), hlo.real(y)), (hlo.imag(x), hlo.imag(y))
-    tie, by_imag = compare(*real, "EQ", "float"), compare(*imag, direction, "float")
-    return hlo.select(tie, by_imag, compare(*real, direction, "float"))
-
-
-def comparison(direction: str, kind: str, total: bool = False) -> dict[str, Any]:
+def comparison(direction: str, kind: str) -> dict[str, Any]:
     """Return the attributes of a comparison of operands of a dtype class."""
-    floats = "TOTALORDER" if total else "FLOAT"
-    as_ = {"float": floats, "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
+    as_ = {"float": "FLOAT", "complex": "FLOAT", "int": "SIGNED"}.get(kind, "UNSIGNED")
     return {
         "comparison_direction": hlo.ComparisonDirectionAttr.get(direction),
         "compare_type": hlo.ComparisonTypeAttr.get(as_),

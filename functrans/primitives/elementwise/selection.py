@@ -30,7 +30,24 @@ from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import typeof
 
 
-class SelectN(Elementwise):
+class BesideScalars(Elementwise):
+    """Base class of operations of operands of one shape, some of which may be scalars."""
+
+    def batch(self, t: Any, args: Any, dims: Any) -> Any:
+        shapes = [typeof(x).without_axis(d).shape for x, d in zip(args, dims, strict=True)]
+        whole = max(shapes, key=len)
+        stays = all(d is None or shape == whole for d, shape in zip(dims, shapes, strict=True))
+        to = next(d for d in dims if d is not None) if stays else 0
+
+        def lined_up(x: Any, d: int | None, shape: tuple[int, ...]) -> Any:
+            if shape == whole:
+                return t.at(x, d, to)
+            return x if d is None else broadcast_in_dim(x, shape=(t.size, *whole), dimensions=(0,))
+
+        return self(*map(lined_up, args, dims, shapes)), to
+
+
+class SelectN(BesideScalars):
     """Select element i of the result from `cases[which[i]]`.
 
     `which` is boolean (two cases) or integer (out of range: the nearest case), a scalar or of the
@@ -38,11 +55,8 @@ class SelectN(Elementwise):
     """
 
     name: str = "select_n"
-    linear_in: tuple[int, ...] = (1,)
+    linear_from = 1
     takes: tuple[str, ...] = (*ANY, "key")
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        return range(1, n_args)
 
     def abstract_eval(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
         types = (which, *cases)
@@ -122,21 +136,8 @@ class SelectN(Elementwise):
                 cts.append(self(mine, none, ct))
         return cts
 
-    def batch(self, t: Any, args: Any, dims: Any) -> Any:
-        which, *cases = args
-        d = dims[0]
-        scalar = typeof(which).ndim == (d is not None)
-        if not scalar or typeof(cases[0]).ndim == (dims[1] is not None):
-            return super().batch(t, args, dims)
-        if d is None:
-            to = next(d for d in dims if d is not None)
-            return self(which, *[t.at(x, d, to) for x, d in zip(cases, dims[1:], strict=True)]), to
-        cases = [t.at(x, d, 0) for x, d in zip(cases, dims[1:], strict=True)]
-        wide = broadcast_in_dim(which, shape=typeof(cases[0]).shape, dimensions=(0,))
-        return self(wide, *cases), 0
 
-
-class Clamp(Elementwise):
+class Clamp(BesideScalars):
     """Clamp x to [low, high]; these are scalars or of the shape of x."""
 
     name = "clamp"
@@ -174,21 +175,6 @@ class Clamp(Elementwise):
     def _where(self, mask: Any, dv: Any, x: Any) -> Any:
         return select_n(mask, full_like(x, 0), _repeated(dv, typeof(x).shape))
 
-    def batch(self, t: Any, args: Any, dims: Any) -> Any:
-        low, x, high = args
-        dlow, d, dhigh = dims
-        scalars = typeof(low).ndim == typeof(high).ndim == 0  # neither batched
-        if scalars and d is not None:
-            return self(low, x, high), d
-        x = t.at(x, d, 0)
-        shape = typeof(x).shape
-        bounds = []
-        for v, dv in ((low, dlow), (high, dhigh)):
-            v = t.move(v, dv, 0)
-            have = range(typeof(v).ndim) if dv is not None else range(1, 1 + typeof(v).ndim)
-            bounds.append(broadcast_in_dim(v, shape=shape, dimensions=tuple(have)))
-        return self(bounds[0], x, bounds[1]), 0
-
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     """Broadcast a scalar to a shape; return anything else unchanged."""
@@ -211,9 +197,7 @@ class OptimizationBarrier(Primitive):
     mergeable = False
     name: str = "optimization_barrier"
     multiple_results: bool = True
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        return range(n_args)
+    linear_from = 0
 
     def abstract_eval(self, *types: ArrayType) -> Sequence[ArrayType]:
         return types

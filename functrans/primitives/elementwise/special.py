@@ -12,11 +12,10 @@ import numpy as np
 
 from functrans.ir.types import ArrayType
 from functrans.loading import Later
-from functrans.primitives.base import sum_of
 from functrans.primitives.elementwise.arithmetic import sign
 from functrans.primitives.elementwise.complex_numbers import abs_
 from functrans.primitives.elementwise.families import (
-    Elementwise,
+    Function,
     Unary,
     add,
     div,
@@ -29,7 +28,7 @@ from functrans.primitives.elementwise.families import (
 )
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp, log, log1p
-from functrans.trace import bind, typeof
+from functrans.trace import typeof
 
 FLOAT = ("float",)
 
@@ -66,22 +65,6 @@ erf: Unary = Unary(
 erfc: Unary = Unary(
     "erfc", FLOAT, lambda x, y: _bell(x, -2 / sqrt(pi)), numpy=lambda x: _special.erfc(_wide(x)), flops=10
 )
-erf_inv: Unary = Unary(
-    "erf_inv",
-    FLOAT,
-    lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),
-    numpy=lambda x: _special.erfinv(_wide(x)),
-    via={"float": jax.lax.erf_inv},  # it has a more accurate variant (jax_accurate_erf_inv)
-    flops=20,
-)
-lgamma: Unary = Unary(
-    "lgamma",
-    FLOAT,
-    lambda x, y: digamma(x),
-    numpy=lambda x: _lgamma(_wide(x)),
-    via={"float": jax.lax.lgamma},
-    flops=30,
-)
 digamma: Unary = Unary(
     "digamma", FLOAT, lambda x, y: polygamma(full_like(x, 1), x), numpy=lambda x: _digamma(_wide(x)), flops=30
 )
@@ -98,33 +81,27 @@ digamma: Unary = Unary(
 #     random_gamma_grad_a = its derivative with respect to a
 
 
-class Special(Elementwise):
+class Special(Function):
     """A function of several real arrays of one type.
 
-    partials : per operand its derivative, a function of (operands, out); None: it has none
-    numpy    : the reference, a function of float64 arrays
-    same     : the JAX function by which it is lowered, found by name if possible
+    deriv : per operand its derivative, a function of (operands, out); None: it has none in closed form
+    numpy : the reference, a function of float64 arrays
+    same  : the JAX function by which it is lowered, found by name if possible
     """
-
-    takes: tuple[str, ...] = FLOAT
 
     def __init__(
         self,
         name: str,
-        partials: Sequence[Callable[..., Any] | None],
+        deriv: Sequence[Callable[..., Any] | None],
         numpy: Callable[..., Any],
         same: Callable[..., Any] | None = None,
         flops: int = 100,
     ):
-        self.partials: Sequence[Callable[..., Any] | None] = partials
-        self.numpy: Callable[..., Any] = numpy
-        self.same: Any = same or getattr(jax.lax, name)
-        self.flops: float = flops
-        super().__init__(name)
+        super().__init__(name, FLOAT, deriv, numpy=numpy, op=same or getattr(jax.lax, name), flops=flops)
 
     def abstract_eval(self, *types: ArrayType) -> ArrayType:
-        if len(types) != len(self.partials):
-            raise self.mismatch(types, f"takes {len(self.partials)} operands, got {len(types)}")
+        if len(types) != len(self.deriv):
+            raise self.mismatch(types, f"takes {len(self.deriv)} operands, got {len(types)}")
         self.check_equal(types)
         self.check_dtype(types)
         return types[0] if all(t.weak_type for t in types) else types[0].strong()
@@ -133,17 +110,12 @@ class Special(Elementwise):
         return np.asarray(self.numpy(*map(_wide, xs))).astype(xs[0].dtype)
 
     def lower(self, ctx: Any, *xs: Any) -> Any:
-        return ctx.via_jax(self.same, *xs)[0]
+        return ctx.via_jax(self.op, *xs)[0]
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        total = None
-        for dx, partial in zip(tangents, self.partials, strict=True):
-            if dx is None:
-                continue
-            if partial is None:  # none is known in closed form
-                raise self.missing("jvp")
-            total = sum_of(total, bind(mul, (dx, partial(*primals, out)), {}))
-        return total
+        if any(dx is not None and partial is None for dx, partial in zip(tangents, self.deriv, strict=True)):
+            raise self.missing("jvp")
+        return super().jvp(primals, tangents, out)
 
 
 # --- derivatives ----------------------------------------------------------------------------------
@@ -263,6 +235,11 @@ def _integral(a: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 # --- the operations -------------------------------------------------------------------------------
 
+# JAX's has a more accurate variant (jax_accurate_erf_inv)
+erf_inv: Special = Special(
+    "erf_inv", (lambda x, y: mul(exp(square(y)), sqrt(pi) / 2),), lambda x: _special.erfinv(x), flops=20
+)
+lgamma: Special = Special("lgamma", (lambda x, y: digamma(x),), _lgamma, flops=30)
 polygamma: Special = Special(
     "polygamma",
     (None, lambda m, x, out: polygamma(add(m, 1.0), x)),

@@ -28,9 +28,6 @@ class Window(Moving):
 
     in_kernel = True
 
-    def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
-        return {"sizes": (*params["sizes"], n)} if params else params
-
     def check_window(self, types: Sequence[ArrayType], sizes: Any, starts: Any) -> None:
         x = types[0]
         if not len(starts) == len(sizes) == x.ndim:
@@ -60,6 +57,7 @@ class DynamicSlice(Window):
     """The window of x of the given sizes at the start indices."""
 
     name: str = "dynamic_slice"
+    per_axis = {"sizes": None}
     linear_in: tuple[int, ...] = (0,)
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:
@@ -89,20 +87,8 @@ class DynamicSlice(Window):
         if all(s is None for s in ds):
             zero = _start_zero(starts)
             return self(x, *starts[:d], zero, *starts[d:], sizes=(*sizes[:d], t.size, *sizes[d:])), d
-        n = len(sizes)
-        shape = typeof(x).without_axis(d).shape
-        i, indexed = _joined_starts(t, starts, ds, shape, sizes)
-        # names: 0..n-1 the axes of x, n the examples
-        return gather(
-            t.move(x, d, 0),
-            i,
-            operand=tuple(range(n)) if d is None else (n, *range(n)),
-            indices=(n,),
-            slices=(n, *range(n)),
-            indexed=indexed,
-            sizes=sizes if d is None else (1, *sizes),
-            mode="clip",
-        ), 0
+        i, windows = _as_indices(t, starts, ds, typeof(x).without_axis(d).shape, sizes)
+        return gather.batch(t, (x, i), (d, 0), **windows)
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, 2 * bytes_of(*out_types))
@@ -146,21 +132,9 @@ class DynamicUpdateSlice(Window):
         sizes = typeof(u).without_axis(du).shape
         if all(s is None for s in ds):
             return self(t.at(x, d, 0), t.at(u, du, 0), _start_zero(starts), *starts), 0
-        n = len(sizes)
-        i, indexed = _joined_starts(t, starts, ds, typeof(x).without_axis(d).shape, sizes)
-        return scatter(
-            t.at(x, d, 0),
-            i,
-            t.at(u, du, 0),
-            operand=(n, *range(n)),
-            indices=(n,),
-            slices=(n, *range(n)),
-            indexed=indexed,
-            sizes=(1, *sizes),
-            mode="clip",
-            indices_are_sorted=True,
-            unique_indices=True,
-        ), 0
+        i, windows = _as_indices(t, starts, ds, typeof(x).without_axis(d).shape, sizes)
+        promises = {"indices_are_sorted": True, "unique_indices": True}
+        return scatter.batch(t, (x, i, u), (d, 0, du), **windows, **promises)
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(0, bytes_of(*in_types[:2], *out_types))
@@ -181,14 +155,19 @@ def _start_zero(starts: Sequence[Any]) -> Literal:
     return literal(0, ArrayType((), dtype))
 
 
-def _joined_starts(t: Any, starts: Any, dims: Any, shape: Any, sizes: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return the start indices of a batch as one array [examples, axes], and those axes. Along the
-    other axes the window is as wide as the array, so the start is always 0."""
-    axes = tuple([a for a, (n, k) in enumerate(zip(shape, sizes, strict=True)) if k < n])
-    columns = [reshape(t.at(starts[a], dims[a], 0), shape=(t.size, 1)) for a in axes]
+def _as_indices(t: Any, starts: Any, dims: Any, shape: Any, sizes: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the start indices of a batch as one array [examples, axes], and the parameters of the gather
+    at one of them. The axes along which the window is as wide as the array, so that it starts at 0, are
+    left out."""
+    indexed = tuple([a for a, (n, k) in enumerate(zip(shape, sizes, strict=True)) if k < n])
+    columns = [reshape(t.at(starts[a], dims[a], 0), shape=(t.size, 1)) for a in indexed]
     if not columns:
-        return literal(0, ArrayType((t.size, 0), typeof(starts[0]).dtype)), axes
-    return columns[0] if len(columns) == 1 else concatenate(*columns, dimension=1), axes
+        i = literal(0, ArrayType((t.size, 0), typeof(starts[0]).dtype))
+    else:
+        i = columns[0] if len(columns) == 1 else concatenate(*columns, dimension=1)
+    names = tuple(range(len(sizes)))
+    axes = {"operand": names, "indices": (), "slices": names, "indexed": indexed}
+    return i, {**axes, "sizes": sizes, "mode": "clip"}
 
 
 dynamic_slice: DynamicSlice = DynamicSlice()

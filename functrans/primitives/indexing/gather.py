@@ -29,7 +29,7 @@ import numpy as np
 from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo, ir
+from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Cost, bytes_of
 from functrans.primitives.elementwise.families import compare
 from functrans.primitives.shape.moving import Moving
@@ -133,9 +133,9 @@ def last_places(shape: Any, dtype: Any, windows: Any) -> np.ndarray:
     return np.array([min(top, max(0, shape[d] - sizes[d])) for d in axes], dtype)
 
 
-def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndarray]:
+def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, ...]:
     """For each element of the slices, return its flat index in x, with start indices clipped into
-    x, and whether its window is inside x. Both arrays broadcast to the slices."""
+    x, and whether its window is inside x."""
     operand, indices, slices, indexed, sizes = windows
 
     def along(values: Any, *names: int) -> np.ndarray:
@@ -156,25 +156,7 @@ def places(shape: Any, i: np.ndarray, windows: Any) -> tuple[np.ndarray, np.ndar
             place = place + along(np.arange(k), name)
         if name in indexed:
             place = place + along(starts[..., indexed.index(name)], *indices)
-    return place, inside
-
-
-def lies_inside(i: Any, i_type: ArrayType, last: np.ndarray, ctx: Any) -> Any:
-    """Return, in StableHLO, whether all numbers of each index are in 0..last."""
-    kind = dtype_class(i_type.dtype)
-    above = compare(i, ctx.full(0, i_type), "GE", kind)
-    each = hlo.and_(above, compare(i, rows(last, i_type, ctx), "LE", kind))
-    scalar = ArrayType((), np.dtype(bool))
-    found = hlo.ReduceOp(
-        [ctx.type(scalar.update(shape=i_type.shape[:-1]))],
-        [each],
-        [ctx.full(True, scalar)],
-        [i_type.ndim - 1],
-    )
-    block = found.regions[0].blocks.append(ctx.type(scalar), ctx.type(scalar))
-    with ir.InsertionPoint(block):
-        hlo.return_([hlo.AndOp(*block.arguments).result])
-    return found.result
+    return np.broadcast_arrays(place, inside)
 
 
 def rows(numbers: np.ndarray, t: ArrayType, ctx: Any) -> Any:
@@ -207,7 +189,7 @@ class Gather(Indexed):
         axis = None if params["mode"] == FILL else taken_axis(x.shape, Windows.of(params))
         if axis is None:
             how = {"windows": Windows.of(params), "mode": params["mode"], "fill": params.get("fill")}
-            return w.copied(_gathered, (x, i), {"shape": w.out_types[0].shape, **how})
+            return w.copied(_gathered, (x, i), how)
         last = x.shape[axis] - 1
         return f"np.take({x.full}, np.clip({i.full}[..., 0], 0, {last}), axis={axis})"
 
@@ -232,8 +214,7 @@ class Gather(Indexed):
         return x.update(shape=self.slices_shape((x, i), mode, Windows(**axes)))
 
     def reference(self, x: Any, i: Any, **params: Any) -> Any:
-        t = self.abstract_eval(ArrayType(x.shape, x.dtype), ArrayType(i.shape, i.dtype), **params)
-        return _gathered(x, i, t.shape, Windows.of(params), params["mode"], params.get("fill"))
+        return _gathered(x, i, Windows.of(params), params["mode"], params.get("fill"))
 
     def lower(self, ctx: Any, x: Any, i: Any, **params: Any) -> Any:
         (t, i_type), out = ctx.in_types, ctx.out_types[0]
@@ -244,9 +225,14 @@ class Gather(Indexed):
         made = hlo.gather(x, i, numbers, windows.sizes, indices_are_sorted=is_sorted)
         if params["mode"] != FILL:
             return made
+        kind, last = dtype_class(i_type.dtype), last_places(t.shape, i_type.dtype, windows)
+        not_below = compare(i, ctx.full(0, i_type), "GE", kind)
+        each = hlo.and_(not_below, compare(i, rows(last, i_type, ctx), "LE", kind))
+        bools = ArrayType(i_type.shape, np.dtype(bool))
+        ctx.in_types, ctx.out_types = [bools], [bools.update(shape=bools.shape[:-1])]
         inside = hlo.broadcast_in_dim(
-            ctx.type(ArrayType(out.shape, np.dtype(bool))),
-            lies_inside(i, i_type, last_places(t.shape, i_type.dtype, windows), ctx),
+            ctx.type(bools.update(shape=out.shape)),
+            ctx.reduce(hlo.AndOp, each, True, [bools.ndim - 1]),  # whether all numbers are in 0..last
             [windows.slices.index(n) for n in windows.indices],
         )
         fill = params.get("fill")
@@ -273,12 +259,10 @@ class Gather(Indexed):
         return Cost(0, bytes_of(in_types[1], *out_types, *out_types))
 
 
-def _gathered(x: Any, i: Any, shape: Any, windows: Any, mode: str, fill: Any) -> Any:
+def _gathered(x: Any, i: Any, windows: Any, mode: str, fill: Any) -> Any:
     """Return slices of x at indices."""
-    if 0 in shape:
-        return np.zeros(shape, x.dtype)
     place, inside = places(x.shape, i, windows)
-    out = np.broadcast_to(x.reshape(-1)[place], shape)
+    out = x.reshape(-1)[place]
     if mode != FILL:
         return out
     fill = np.asarray(default_fill(x.dtype) if fill is None else fill).astype(x.dtype)

@@ -14,10 +14,10 @@ import numpy as np
 
 from functrans import errors
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class
+from functrans.ir.types import ArrayType
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import PRIMITIVES, Cost, LinearInput, bytes_of, sum_of
-from functrans.primitives.elementwise.families import div, mul, neg
+from functrans.primitives.elementwise.families import ANY, NUMBERS, div, mul, neg
 from functrans.primitives.elementwise.selection import one_for_zero
 from functrans.primitives.indexing.gather import (
     CLIP,
@@ -43,9 +43,8 @@ def _scattered(x: Any, i: Any, u: Any, into: Any, windows: Any, mode: str) -> An
     """Return x with the updates u written at indices by `into`."""
     out = np.array(x).reshape(-1)
     if out.size and u.size:
-        place, inside = places(x.shape, i, windows)
-        at = np.broadcast_to(place, u.shape)
-        kept = np.broadcast_to(inside | (mode == CLIP), u.shape)
+        at, inside = places(x.shape, i, windows)
+        kept = inside | (mode == CLIP)
         into(out, at[kept], u[kept])
     return out.reshape(x.shape)
 
@@ -65,11 +64,11 @@ class Scatter(Indexed):
     `into` the NumPy equivalent.
     """
 
-    name = "scatter"
     linear_in: tuple[int, ...] = (0, 2)
-    combine: str | None = None
-    into: Callable[..., Any] = staticmethod(_numpy_set)
-    takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex", "key")
+
+    def __init__(self, name: str, combine: str | None, into: Callable[..., Any], takes: tuple[str, ...]):
+        self.combine, self.into, self.takes = combine, into, takes
+        super().__init__(name)
 
     def abstract_eval(
         self,
@@ -84,9 +83,8 @@ class Scatter(Indexed):
     ) -> ArrayType:
         if x.dtype != u.dtype:
             raise self.mismatch((x, i, u), f"the updates must be of dtype {x.dtype}, got {u.dtype}")
-        if dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x, i, u), x, self.takes)
         shape = self.slices_shape((x, i, u), mode, Windows(**axes))
+        self.check_dtype((x, i, u))
         if shape != u.shape:
             raise self.mismatch((x, i, u), f"the updates must have shape {shape}, got {u.shape}")
         return x
@@ -124,19 +122,12 @@ class Scatter(Indexed):
         numbers = hlo.ScatterDimensionNumbers.get(*windows.dimension_numbers())
         made = hlo.ScatterOp((ctx.type(t),), [x], i, [u], numbers, **promises)
         scalar = ArrayType((), t.dtype)
+        ctx.in_types, ctx.out_types = (scalar, scalar), (scalar,)  # of what the block holds
         block = made.update_computation.blocks.append(ctx.type(scalar), ctx.type(scalar))
         with ir.InsertionPoint(block):
-            hlo.return_([self._join(ctx, scalar, *block.arguments)])
+            old, new = block.arguments
+            hlo.return_([PRIMITIVES[self.combine].lower(ctx, old, new) if self.combine else new])
         return made.results[0]
-
-    def _join(self, ctx: Any, scalar: ArrayType, old: Any, new: Any) -> Any:
-        if self.combine is None:
-            return new
-        around = ctx.in_types, ctx.out_types
-        ctx.in_types, ctx.out_types = (scalar, scalar), (scalar,)
-        joined = PRIMITIVES[self.combine].lower(ctx, old, new)
-        ctx.in_types, ctx.out_types = around
-        return joined
 
     def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
         ct_x = ct_u = None
@@ -168,14 +159,6 @@ class Scatter(Indexed):
 class ScatterAdd(Scatter):
     """x plus the updates at dynamic indices; also minus (`scatter_sub`)."""
 
-    combine: str
-    into: Callable[..., Any]
-    takes: tuple[str, ...]
-
-    def __init__(self, name: str, combine: str, into: Any, takes: tuple[str, ...]):
-        self.combine, self.into, self.takes = combine, into, takes
-        super().__init__(name)
-
     def transpose(self, ct: Any, x: Any, i: Any, u: Any, **params: Any) -> Any:
         ct_u = None
         if isinstance(u, LinearInput):
@@ -188,11 +171,7 @@ class ScatterAdd(Scatter):
 class ScatterMul(Scatter):
     """x times the updates at dynamic indices."""
 
-    name: str = "scatter_mul"
     linear_in: tuple[int, ...] = (0,)
-    combine: str = "mul"
-    into: Callable[..., Any] = np.multiply.at
-    takes: tuple[str, ...] = ("int", "uint", "float", "complex")
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         (x, i, u), (dx, _, du) = primals, tangents
@@ -219,13 +198,6 @@ class ScatterExtreme(Scatter):
     """
 
     linear_in: tuple[int, ...] = ()
-    takes: tuple[str, ...] = ("bool", "int", "uint", "float", "complex")
-    combine: str
-    into: Callable[..., Any]
-
-    def __init__(self, name: str, combine: str, into: Any):
-        self.combine, self.into = combine, into
-        super().__init__(name)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
         (x, i, u), (dx, _, du) = primals, tangents
@@ -243,13 +215,11 @@ class ScatterExtreme(Scatter):
         return div(moved, one_for_zero(winners))
 
 
-_NUMBERS = ("int", "uint", "float", "complex")
-
-scatter: Scatter = Scatter()
-scatter_add: ScatterAdd = ScatterAdd("scatter_add", "add", np.add.at, _NUMBERS)
-scatter_sub: ScatterAdd = ScatterAdd("scatter_sub", "sub", np.subtract.at, _NUMBERS)
-scatter_mul: ScatterMul = ScatterMul()
-scatter_min: ScatterExtreme = ScatterExtreme("scatter_min", "min", np.minimum.at)
-scatter_max: ScatterExtreme = ScatterExtreme("scatter_max", "max", np.maximum.at)
+scatter: Scatter = Scatter("scatter", None, _numpy_set, (*ANY, "key"))
+scatter_add: ScatterAdd = ScatterAdd("scatter_add", "add", np.add.at, NUMBERS)
+scatter_sub: ScatterAdd = ScatterAdd("scatter_sub", "sub", np.subtract.at, NUMBERS)
+scatter_mul: ScatterMul = ScatterMul("scatter_mul", "mul", np.multiply.at, NUMBERS)
+scatter_min: ScatterExtreme = ScatterExtreme("scatter_min", "min", np.minimum.at, ANY)
+scatter_max: ScatterExtreme = ScatterExtreme("scatter_max", "max", np.maximum.at, ANY)
 
 SCATTERS: tuple[Scatter, ...] = (scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max)

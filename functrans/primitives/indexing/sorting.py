@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import chlo, hlo, ir
 from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
 from functrans.primitives.elementwise.bitwise import or_, shift_left
 from functrans.primitives.elementwise.conversion import (
@@ -20,7 +20,7 @@ from functrans.primitives.elementwise.conversion import (
     one_zero,
     ordered_bits,
 )
-from functrans.primitives.elementwise.families import compare, full_like
+from functrans.primitives.elementwise.families import full_like
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.reductions.folds import wide_dtype
 from functrans.primitives.shape.joining import iota
@@ -60,15 +60,11 @@ class Sort(Primitive):
     def lower(self, ctx: Any, *xs: Any, dimension: int, is_stable: bool, num_keys: int) -> Any:
         if ctx.on_this_cpu and _is_by_bits(ctx.in_types, dimension, num_keys):
             return ctx.call(_by_bits(tuple(ctx.in_types), dimension), xs)
-        sort = hlo.SortOp([ctx.type(t) for t in ctx.out_types], xs, dimension=dimension, is_stable=is_stable)
-        scalars = [ctx.type(ArrayType((), t.dtype)) for t in ctx.in_types]
-        block = sort.regions[0].blocks.append(*[s for s in scalars for _ in range(2)])
-        with ir.InsertionPoint(block):
-            before: list[Any] = []
-            for i, t in enumerate(ctx.in_types[:num_keys]):
-                before += _key_parts(ctx, t.dtype, *block.arguments[2 * i : 2 * i + 2])
-            hlo.return_([_lexicographic(before)])
-        return list(sort.results)
+
+        def run(*xs: jax.Array) -> Any:
+            return jax.lax.sort(xs, dimension=dimension, is_stable=is_stable, num_keys=num_keys)
+
+        return ctx.via_jax(run, *xs)
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> Any:
         """Sort the positions too, and gather the tangents by them."""
@@ -126,36 +122,6 @@ def _by_bits(types: tuple[ArrayType, ...], dimension: int) -> Program:
     return stage(alone if len(types) == 1 else together, types, "sorted")
 
 
-def _key_parts(ctx: Any, dtype: Any, x: Any, y: Any) -> list[tuple[str, Any, Any]]:
-    """Return (dtype class, x, y) of each number to compare, with a single zero and a single NaN."""
-    kind = dtype_class(dtype)
-    if kind == "complex":
-        real = np.dtype(np.float32 if dtype == np.complex64 else np.float64)
-        return [
-            *_key_parts(ctx, real, hlo.real(x), hlo.real(y)),
-            *_key_parts(ctx, real, hlo.imag(x), hlo.imag(y)),
-        ]
-    if kind != "float":
-        return [(kind, x, y)]
-    zero, nan = (ctx.full(v, ArrayType((), dtype)) for v in (0, np.nan))
-    made = []
-    for v in (x, y):
-        v = hlo.select(compare(v, zero, "EQ", kind), zero, v)
-        made.append(hlo.select(compare(v, v, "NE", kind), nan, v))
-    return [(kind, made[0], made[1])]
-
-
-def _lexicographic(parts: list[tuple[str, Any, Any]]) -> Any:
-    """Return x < y by the first part, for equal ones by the second, and so on."""
-    less = None
-    for kind, x, y in reversed(parts):
-        here = compare(x, y, "LT", kind, total=True)
-        if less is not None:
-            here = hlo.or_(here, hlo.and_(compare(x, y, "EQ", kind, total=True), less))
-        less = here
-    return less
-
-
 def take_along(x: Any, order: Any, axis: int) -> Any:
     """Return the elements of x at the positions `order`, all in range, along an axis."""
     shape = typeof(order).shape
@@ -208,13 +174,7 @@ class TopK(Primitive):
         return [np.take_along_axis(x, order, axis), order.astype(np.int32)]
 
     def lower(self, ctx: Any, x: Any, *, k: int, axis: int) -> Any:
-        last = ctx.in_types[0].ndim - 1
-        order = list(range(last + 1))
-        order[axis], order[last] = last, axis
-        if axis != last:
-            x = hlo.transpose(x, order)
-        outs = chlo.top_k(x, k)
-        return list(outs) if axis == last else [hlo.transpose(y, order) for y in outs]
+        return ctx.via_jax(lambda x: jax.lax.top_k(x, k, axis=axis), x)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **how: Any) -> Any:
         return take_along(tangents[0], out[1], how["axis"]), None

@@ -28,7 +28,7 @@ from functrans.primitives.reductions.folds import (
     reduce_sum,
     wide_dtype,
 )
-from functrans.primitives.reductions.windows import emit_fold
+from functrans.primitives.reductions.windows import PARAMETERS, Window, emit_fold
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import reshape, rev, slice_axis
 from functrans.trace import literal, typeof
@@ -47,8 +47,7 @@ class Cumulative(Primitive):
     takes: tuple[str, ...] = ew.NUMBERS
 
     def abstract_eval(self, x: ArrayType, *, axis: int, reverse: bool) -> ArrayType:
-        if dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x,), x, self.takes)
+        self.check_dtype((x,))
         if not 0 <= axis < x.ndim:
             raise self.mismatch((x,), f"axis {axis} must lie in 0..{x.ndim - 1}")
         return x
@@ -77,15 +76,10 @@ class CumFold(Cumulative):
         if ctx.platform == "cpu" and is_many and t.dtype.itemsize >= 4 and dtype_class(t.dtype) != "complex":
             of_two = getattr(jax.lax, self.of_two.name)
             return _emit_tree(ctx, of_two, x, axis=axis, reverse=reverse)
-        ones, padding = (1,) * t.ndim, [(0, 0)] * t.ndim
-        padding[axis] = (0, n - 1) if reverse else (n - 1, 0)
-        w = {
-            "window_dimensions": (*ones[:axis], n, *ones[axis + 1 :]),
-            "window_strides": ones,
-            "padding": padding,
-            "base_dilation": ones,
-            "window_dilation": ones,
-        }
+        w: Window = dict.fromkeys(PARAMETERS, (1,) * t.ndim)
+        edges = (0, n - 1) if reverse else (n - 1, 0)
+        w["window_dimensions"] = [n if i == axis else 1 for i in range(t.ndim)]
+        w["padding"] = [edges if i == axis else (0, 0) for i in range(t.ndim)]
         return emit_fold(ctx, self.fold, x, w)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, *, axis: int, reverse: bool) -> Any:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import jax
 import ml_dtypes
 import numpy as np
 
 from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.mlir import hlo, ir
-from functrans.primitives.base import PRIMITIVES, Cost, Primitive, bytes_of, own_cost, sum_of
+from functrans.mlir import hlo
+from functrans.primitives.base import Cost, Primitive, bytes_of, own_cost, sum_of
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.conversion import cast, convert_element_type, one_zero, ordered_bits
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp
 from functrans.primitives.shape import moving as shapes
-from functrans.primitives.shape.joining import iota
+from functrans.primitives.shape.joining import concatenate, iota
 from functrans.trace import literal, stage, typeof
 
 Axes = tuple[int, ...]
@@ -32,6 +34,9 @@ class Reduction(Primitive):
     """
 
     in_kernel = True
+    axis_params: tuple[str, ...] = ("axes",)
+    drops_axes = True
+    flops = 1
 
     def __init__(
         self,
@@ -48,8 +53,7 @@ class Reduction(Primitive):
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
-        if dtype_class(x.dtype) not in self.takes:
-            raise self.wrong_dtype((x,), x, self.takes)
+        self.check_dtype((x,))
         if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in axes]))
@@ -81,14 +85,6 @@ class Reduction(Primitive):
     def chooser(self, dtype: Any) -> Callable[..., Any]:
         """Return the StableHLO operation on two scalars of a dtype."""
         return self.op
-
-    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes) -> Any:
-        (x,), (d,) = args, dims
-        inner = tuple([a + (a >= d) for a in axes])
-        return self(x, axes=inner), d - sum(a < d for a in inner)
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
 
 
 _SHORT_NAMES: dict[tuple[Any, bool], str] = {  # (ufunc, whether the operand is boolean) -> name
@@ -157,13 +153,12 @@ class ReduceProd(Reduction):
             return None
         while n > 1:
             half = n // 2
-            a, b = shapes.slice_axis(x, 0, 0, half), shapes.slice_axis(x, 0, half, 2 * half)
-            da, db = shapes.slice_axis(dx, 0, 0, half), shapes.slice_axis(dx, 0, half, 2 * half)
+            (a, b), (da, db) = [[shapes.slice_axis(v, 0, i, i + half) for i in (0, half)] for v in (x, dx)]
             product, change = ew.mul(a, b), sum_of(ew.mul(da, b), ew.mul(db, a))
             if n % 2:
                 last, dlast = (shapes.slice_axis(v, 0, n - 1, n) for v in (x, dx))
-                product = PRIMITIVES["concatenate"](product, last, dimension=0)
-                change = PRIMITIVES["concatenate"](change, dlast, dimension=0)
+                product = concatenate(product, last, dimension=0)
+                change = concatenate(change, dlast, dimension=0)
             x, dx, n = product, change, half + n % 2
         return shapes.squeeze(dx, dimensions=(0,))
 
@@ -173,25 +168,21 @@ def _fold_to_front(x: Any, axes: Axes, kept: Axes) -> Any:
     shape = typeof(x).shape
     if axes != tuple(range(len(axes))):
         x = shapes.transpose(x, permutation=(*axes, *kept))
-    count = 1
-    for a in axes:
-        count *= shape[a]
-    return shapes.reshape(x, shape=(count, *[shape[a] for a in kept]))
+    return shapes.reshape(x, shape=(prod([shape[a] for a in axes]), *[shape[a] for a in kept]))
 
 
 class Extremum(Reduction):
     """The maximum or minimum; NaN propagates. Complex numbers are ordered by their parts."""
 
-    def __init__(self, name: str, start: Callable[[Any], Any], numpy: np.ufunc, op: Any, direction: str):
-        self.direction: str = direction  # of the comparison that holds for the element to choose
-        super().__init__(name, ew.ANY, start, numpy, op)
-
     def chooser(self, dtype: Any) -> Callable[..., Any]:
         if dtype_class(dtype) != "complex":
             return self.op
+        direction = "GT" if self.numpy is np.maximum else "LT"  # of the element to choose
 
         def choose(x: Any, y: Any) -> Any:
-            return hlo.SelectOp(ew.complex_compare(x, y, self.direction), x, y)
+            (a, c), (b, d) = (hlo.real(x), hlo.imag(x)), (hlo.real(y), hlo.imag(y))
+            tie, by_imag = ew.compare(a, b, "EQ", "float"), ew.compare(c, d, direction, "float")
+            return hlo.SelectOp(hlo.select(tie, by_imag, ew.compare(a, b, direction, "float")), x, y)
 
         return choose
 
@@ -201,15 +192,15 @@ class Extremum(Reduction):
         t = typeof(x).strong()
         kept = shapes.kept_axes(t.ndim, axes)
         largest = shapes.broadcast_in_dim(out, shape=t.shape, dimensions=kept)
-        where = PRIMITIVES["select_n"](ew.eq(x, largest), literal(0, t), literal(1, t))
+        where = select_n(ew.eq(x, largest), literal(0, t), literal(1, t))
         count = reduce_sum(where, axes=axes)
         return ew.div(reduce_sum(ew.mul(dx, where), axes=axes), count)
 
 
 reduce_sum: ReduceSum = ReduceSum("reduce_sum", ew.NUMBERS, lambda _: 0, np.add, hlo.AddOp)
 reduce_prod: ReduceProd = ReduceProd("reduce_prod", ew.NUMBERS, lambda _: 1, np.multiply, hlo.MulOp)
-reduce_max: Extremum = Extremum("reduce_max", lowest, np.maximum, hlo.MaxOp, "GT")
-reduce_min: Extremum = Extremum("reduce_min", highest, np.minimum, hlo.MinOp, "LT")
+reduce_max: Extremum = Extremum("reduce_max", ew.ANY, lowest, np.maximum, hlo.MaxOp)
+reduce_min: Extremum = Extremum("reduce_min", ew.ANY, highest, np.minimum, hlo.MinOp)
 reduce_and: Reduction = Reduction("reduce_and", ew.BITS, ones, np.bitwise_and, hlo.AndOp)
 reduce_or: Reduction = Reduction("reduce_or", ew.BITS, lambda _: 0, np.bitwise_or, hlo.OrOp)
 reduce_xor: Reduction = Reduction("reduce_xor", ew.BITS, lambda _: 0, np.bitwise_xor, hlo.XorOp)
@@ -220,10 +211,12 @@ class Arg(Primitive):
 
     in_kernel = True
     locally_constant = True
+    axis_params: tuple[str, ...] = ("axes",)
+    drops_axes = True
+    flops = 1
 
-    def __init__(self, name: str, extremum: Extremum, numpy: Callable[..., Any]):
-        self.extremum: Extremum = extremum
-        self.numpy: Callable[..., Any] = numpy
+    def __init__(self, name: str):
+        self.numpy: Callable[..., Any] = getattr(np, name)
         super().__init__(name)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes, index_dtype: Any) -> ArrayType:
@@ -241,41 +234,9 @@ class Arg(Primitive):
         return np.asarray(self.numpy(x.astype(wide_dtype(x.dtype)), axis=axes[0])).astype(index_dtype)
 
     def lower(self, ctx: Any, x: Any, *, axes: Any, index_dtype: Any) -> Any:
-        """Emit one reduction over pairs (value, index)."""
         if ctx.on_this_cpu and _is_long(ctx.in_types[0], axes[0]):
             return ctx.call(_in_two_steps(self, ctx.in_types[0], axes[0], ctx.out_types[0]), [x])[0]
-        dtype = ctx.in_types[0].dtype
-        value, index = ArrayType((), dtype), ArrayType((), index_dtype)
-        counts = hlo.iota(ctx.type(ArrayType(ctx.in_types[0].shape, index_dtype)), axes[0])
-        out = ctx.out_types[0]
-        reduction = hlo.ReduceOp(
-            [ctx.type(out.update(dtype=dtype)), ctx.type(out)],
-            [x, counts],
-            [ctx.full(self.extremum.start(dtype), value), ctx.full(0, index)],
-            axes,
-        )
-        scalars = [ctx.type(value), ctx.type(index)]
-        block = reduction.regions[0].blocks.append(*scalars, *scalars)
-        with ir.InsertionPoint(block):
-            hlo.return_(self._better(dtype, *block.arguments))
-        return reduction.results[1]
-
-    def _better(self, dtype: Any, x: Any, i: Any, y: Any, j: Any) -> list[Any]:
-        """Return the pair with the better value, or NaN; for equal values the earlier one."""
-        kind = dtype_class(dtype)
-        better, is_nan = ew.compare(x, y, self.extremum.direction, kind), ew.compare(x, x, "NE", kind)
-        x_wins = hlo.or_(better, is_nan)
-        earlier = hlo.compare(i, j, hlo.ComparisonDirectionAttr.get("LT"))
-        i_wins = hlo.or_(x_wins, hlo.and_(ew.compare(x, y, "EQ", kind), earlier))
-        return [hlo.select(x_wins, x, y), hlo.select(i_wins, i, j)]
-
-    def batch(self, t: Any, args: Any, dims: Any, *, axes: Axes, index_dtype: Any) -> Any:
-        (x,), (d,), (axis,) = args, dims, axes
-        inner = axis + (axis >= d)
-        return self(x, axes=(inner,), index_dtype=index_dtype), d - (inner < d)
-
-    def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
-        return Cost(in_types[0].size, bytes_of(*in_types, *out_types))
+        return ctx.via_jax(lambda x: getattr(jax.lax, self.name)(x, axes[0], index_dtype), x)[0]
 
 
 # XLA:CPU does not vectorize a reduction over pairs: the extremum of integers of the same order, and the first
@@ -301,8 +262,8 @@ def _in_two_steps(arg: Arg, t: ArrayType, axis: int, out: ArrayType) -> Program:
     return stage(positions, [t], arg.name)
 
 
-argmax: Arg = Arg("argmax", reduce_max, np.argmax)
-argmin: Arg = Arg("argmin", reduce_min, np.argmin)
+argmax: Arg = Arg("argmax")
+argmin: Arg = Arg("argmin")
 
 
 # --- softmax --------------------------------------------------------------------------------------
@@ -319,11 +280,11 @@ class Softmax(Primitive):
 
     in_kernel = True
     name = "softmax"
+    takes = ew.FLOATS
     axis_params: tuple[str, ...] = ("axes",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
-        if dtype_class(x.dtype) not in ew.FLOATS:
-            raise self.wrong_dtype((x,), x, ew.FLOATS)
+        self.check_dtype((x,))
         if not axes or len(set(axes)) != len(axes) or not all(0 <= a < x.ndim for a in axes):
             raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
         return x

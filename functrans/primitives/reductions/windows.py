@@ -24,9 +24,8 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo, ir
 from functrans.primitives.base import Cost, Primitive, bytes_of
-from functrans.primitives.elementwise.families import compare
 from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum, wide_dtype
-from functrans.primitives.shape import joining as joining
+from functrans.primitives.shape import joining
 from functrans.trace import literal, typeof
 
 Window = dict[str, Any]
@@ -66,11 +65,6 @@ def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType,
         if name != "padding" and any(n < 1 for n in w[name]):
             raise primitive.mismatch(types, f"{name} {w[name]} must be positive")
     return window_counts(x.shape, **w)
-
-
-def with_leading_axis(w: Window) -> Window:
-    """Return the parameters for an additional first axis along which nothing slides."""
-    return {name: (((0, 0) if name == "padding" else 1), *sizes) for name, sizes in w.items()}
 
 
 def spread_out(w: Window) -> tuple[tuple[int, int, int], ...]:
@@ -125,7 +119,10 @@ def emit_fold(ctx: Any, fold: Reduction, x: Any, w: Window) -> Any:
 
 
 class Windowed(Primitive):
-    """Base class of the family."""
+    """Base class of the family. Along a new axis nothing slides."""
+
+    axis_params: tuple[str, ...] = ()
+    per_axis = {name: (0, 0) if name == "padding" else 1 for name in PARAMETERS}
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         per_window = prod(params["window_dimensions"])
@@ -146,8 +143,7 @@ class WindowFold(Windowed):
         super().__init__(fold.name.replace("reduce", "reduce_window"))
 
     def abstract_eval(self, x: ArrayType, **w: Any) -> ArrayType:
-        if dtype_class(x.dtype) not in self.fold.takes:
-            raise self.wrong_dtype((x,), x, self.fold.takes)
+        self.check_dtype((x,), self.fold.takes)
         return x.update(shape=check_window(self, (x,), x, w))
 
     def reference(self, x: Any, **w: Any) -> Any:
@@ -162,9 +158,6 @@ class WindowFold(Windowed):
         if 0 in (*ctx.in_types[0].shape, *ctx.out_types[0].shape):
             return ctx.full(self.fold.start(ctx.in_types[0].dtype), ctx.out_types[0])
         return emit_fold(ctx, self.fold, x, w)
-
-    def batch(self, t: Any, args: Any, dims: Any, **w: Any) -> Any:
-        return self(t.move(args[0], dims[0], 0), **with_leading_axis(w)), 0
 
 
 class ReduceWindowSum(WindowFold):
@@ -214,13 +207,21 @@ class Selecting(Windowed):
         if types[0].dtype != types[1].dtype or dtype_class(types[0].dtype) != "float":
             raise self.mismatch(types, "both operands must be floats of one dtype")
 
-    def batch(self, t: Any, args: Any, dims: Any, *, select: str, **w: Any) -> Any:
-        both = [t.at(x, d, 0) for x, d in zip(args, dims, strict=True)]
-        return self(*both, select=select, **with_leading_axis(w)), 0
-
 
 _COMPARE = {"ge": np.greater_equal, "le": np.less_equal}
 _OUTSIDE = {"ge": -np.inf, "le": np.inf}
+
+
+def _extremum(x: jax.Array, select: str, w: Window) -> jax.Array:
+    """Return, in JAX, the maximum or minimum of windows, whose derivatives are these operations."""
+    fold = jax.lax.max if select == "ge" else jax.lax.min
+    return jax.lax.reduce_window(x, x.dtype.type(_OUTSIDE[select]), fold, **w)
+
+
+def _unpadded(w: Window) -> Window:
+    """Return the parameters for the array over which the windows slide."""
+    n = len(w["padding"])
+    return w | {"padding": ((0, 0),) * n, "base_dilation": (1,) * n}
 
 
 def _chosen(x: np.ndarray, select: str, w: Window) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -229,11 +230,10 @@ def _chosen(x: np.ndarray, select: str, w: Window) -> tuple[np.ndarray, tuple[in
     counts = window_counts(x.shape, **w)
     shape = joining.pad.reference(x, x.dtype.type(0), config=spread_out(w)).shape
     numbers = np.arange(prod(shape)).reshape(shape)
-    plain = w | {"padding": ((0, 0),) * len(shape), "base_dilation": (1,) * len(shape)}
     best = np.full(counts, _OUTSIDE[select], x.dtype)
     where = np.full(counts, prod(shape))
     candidates = _patches(x, _OUTSIDE[select], w, counts)
-    for y, i in zip(candidates, _patches(numbers, 0, plain, counts), strict=True):
+    for y, i in zip(candidates, _patches(numbers, 0, _unpadded(w), counts), strict=True):
         keep = _COMPARE[select](best, y)
         best, where = np.where(keep, best, y), np.where(keep, where, i)
     return where, shape
@@ -256,20 +256,14 @@ class SelectAndGatherAdd(Selecting):
         return np.append(moved.ravel(), moved.dtype.type(0))[where]
 
     def lower(self, ctx: Any, dx: Any, x: Any, *, select: str, **w: Any) -> Any:
-        """Emit a reduction of pairs (x, dx)."""
         t = ctx.out_types[0]
         if 0 in (*ctx.in_types[0].shape, *t.shape):
             return ctx.full(0, t)
-        scalar = ArrayType((), t.dtype)
-        starts = [ctx.full(_OUTSIDE[select], scalar), ctx.full(0, scalar)]
-        ctx.out_types = [t, t]
-        made, block = emit_window(ctx, [x, dx], starts, w)
-        with ir.InsertionPoint(block):
-            a, da, b, db = block.arguments
-            first = compare(a, b, select.upper(), "float")
-            hlo.return_([hlo.select(first, a, b), hlo.select(first, da, db)])
-        ctx.out_types = [t]
-        return made.results[1]
+
+        def moved(dx: jax.Array, x: jax.Array) -> jax.Array:
+            return jax.jvp(lambda x: _extremum(x, select, w), (x,), (dx,))[1]
+
+        return ctx.via_jax(moved, dx, x)[0]
 
     def transpose(self, ct: Any, dx: Any, x: Any, **how: Any) -> Any:
         return select_and_scatter_add(ct, x, **how), None
@@ -292,7 +286,7 @@ class SelectAndScatterAdd(Selecting):
         where, shape = _chosen(x, select, w)
         wide = np.zeros(prod(shape) + 1, wide_dtype(ct.dtype))
         np.add.at(wide, where, ct.astype(wide.dtype))
-        return _taken_back(wide[:-1].reshape(shape), x.shape, w, _pad).astype(ct.dtype)
+        return _taken_back(wide[:-1].reshape(shape), w, joining.pad.reference).astype(ct.dtype)
 
     def lower(self, ctx: Any, ct: Any, x: Any, *, select: str, **w: Any) -> Any:
         t = ctx.out_types[0]
@@ -301,42 +295,22 @@ class SelectAndScatterAdd(Selecting):
         apart = any(d != 1 for d in w["window_dilation"])  # not supported by XLA's operation
         if apart or ctx.has_small_windows(w["window_dimensions"]):
             return ctx.via_jax(lambda ct, x: _scatter_by_places(ct, x, select, w), ct, x)[0]
-        scalar = ArrayType((), t.dtype)
-        zero, outside = ctx.full(0, scalar), ctx.full(_OUTSIDE[select], scalar)
-        wide = hlo.pad(x, outside, *zip(*spread_out(w), strict=True))
-        made = hlo.SelectAndScatterOp(
-            wide.type,
-            wide,
-            ct,
-            zero,
-            window_dimensions=w["window_dimensions"],
-            window_strides=w["window_strides"],
-        )
-        kinds = [ctx.type(scalar)] * 2
-        choice, join = [region.blocks.append(*kinds) for region in made.regions]
-        with ir.InsertionPoint(choice):
-            hlo.return_([compare(choice.arguments[0], choice.arguments[1], select.upper(), "float")])
-        with ir.InsertionPoint(join):
-            hlo.return_([hlo.add(*join.arguments)])
-        low, high = zip(*w["padding"], strict=True)
-        none = [0] * t.ndim
-        narrow = hlo.pad(made.result, zero, [-p for p in low], [-p for p in high], none)
-        limit = [dilated(n, d) for n, d in zip(t.shape, w["base_dilation"], strict=True)]
-        return hlo.slice(narrow, none, limit, w["base_dilation"])
+
+        def selected(x: jax.Array) -> jax.Array:
+            wide = jax.lax.pad(x, x.dtype.type(_OUTSIDE[select]), spread_out(w))
+            return _extremum(wide, select, _unpadded(w))
+
+        return ctx.via_jax(lambda ct, x: jax.vjp(selected, x)[1](ct)[0], ct, x)[0]
 
     def transpose(self, ct: Any, source: Any, x: Any, **how: Any) -> Any:
         return select_and_gather_add(ct, x, **how), None
 
 
-def _taken_back(wide: Any, shape: Sequence[int], w: Window, pad: Callable[..., Any]) -> Any:
+def _taken_back(wide: Any, w: Window, pad: Callable[..., Any]) -> Any:
     """Return the elements of x from the array over which the windows slide."""
     back = tuple([(-low, -high, 0) for low, high in w["padding"]])
     narrow = pad(wide, wide.dtype.type(0), back)
     return narrow[tuple([slice(None, None, d) for d in w["base_dilation"]])]
-
-
-def _pad(x: np.ndarray, value: Any, config: Any) -> np.ndarray:
-    return joining.pad.reference(x, value, config=config)
 
 
 def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> jax.Array:
@@ -385,7 +359,7 @@ def _scatter_by_places(ct: jax.Array, x: jax.Array, select: str, w: Window) -> j
         return jax.numpy.stack(parts, axis + 1).reshape(sizes)
 
     made = jax.lax.slice(interleaved(()), [0] * ct.ndim, wide.shape)
-    return _taken_back(made, x.shape, w, jax.lax.pad)
+    return _taken_back(made, w, jax.lax.pad)
 
 
 reduce_window_sum: ReduceWindowSum = ReduceWindowSum(reduce_sum)

@@ -19,7 +19,7 @@ from functrans.caching import memo_as
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, same_types
 from functrans.mlir import hlo, ir
-from functrans.primitives.base import HigherOrderPrimitive
+from functrans.primitives.base import HigherOrderPrimitive, past_batch_axis
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.bitwise import or_
 from functrans.primitives.elementwise.selection import select_n
@@ -32,9 +32,8 @@ from functrans.primitives.reductions.windows import (
     places,
     spread_out,
     window_counts,
-    with_leading_axis,
 )
-from functrans.primitives.shape import joining as joining
+from functrans.primitives.shape import joining
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, slice_axis
 from functrans.trace import evaluate, literal, stage, typeof
 
@@ -95,7 +94,7 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
             program = self._patched(types, w | {"computation": computation})
             return jit.batch(t, args, dims, program=program)
         xs = [t.at(x, d, 0) for x, d in zip(args[:n], dims[:n], strict=True)]
-        outs = self(*xs, *args[n:], computation=computation, **with_leading_axis(w))
+        outs = self(*xs, *args[n:], computation=computation, **past_batch_axis(self, 0, w))
         return outs, [0] * n
 
     def _patched(self, types: Sequence[ArrayType], params: Window) -> Program:

@@ -14,6 +14,7 @@ from functrans.primitives.shape.moving import (
     Moving,
     Structural,
     broadcast_in_dim,
+    check_sizes,
     move_axis,
     reshape,
     slice_,
@@ -44,19 +45,17 @@ class Pad(Primitive):
             raise self.mismatch((x, value), f"config {config} removes more elements than there are")
         return x.update(shape=tuple(shape), weak_type=x.weak_type and value.weak_type)
 
-    def reference(self, x: Any, value: Any, *, config: Any) -> Any:
-        sizes = [n + inside * max(0, n - 1) for n, (_, _, inside) in zip(x.shape, config, strict=True)]
-        spread = np.full(sizes, value, x.dtype)
-        spread[tuple([slice(None, None, inside + 1) for _, _, inside in config])] = x
-        shape = [low + high + n for n, (low, high, _) in zip(sizes, config, strict=True)]
+    def reference(self, x: Any, value: Any, config: Any) -> Any:
+        shape, into, kept = [], [], []
+        for n, (low, high, inside) in zip(x.shape, config, strict=True):
+            start = max(0, low)
+            stop = start + n + inside * max(0, n - 1)
+            shape.append(stop + max(0, high))
+            into.append(slice(start, stop, inside + 1))
+            kept.append(slice(max(0, -low), shape[-1] - max(0, -high)))
         out = np.full(shape, value, x.dtype)
-        into, from_ = [], []
-        for n, m, (low, _, _) in zip(sizes, shape, config, strict=True):
-            a, b = max(0, low), min(m, low + n)
-            into.append(slice(a, max(a, b)))
-            from_.append(slice(a - low, max(a, b) - low))
-        out[tuple(into)] = spread[tuple(from_)]
-        return out
+        out[tuple(into)] = x
+        return out[tuple(kept)]
 
     def numpy_source(self, w: Any, x: Any, value: Any, *, config: Any) -> Any:
         if not config or any(low < 0 or high < 0 or inside for low, high, inside in config):
@@ -106,10 +105,7 @@ class Concatenate(Moving):
 
     in_kernel = True
     name: str = "concatenate"
-    linear_in: tuple[int, ...] = (0,)  # and in all others
-
-    def linear_positions(self, n_args: int) -> Sequence[int]:
-        return range(n_args)
+    linear_from = 0
 
     def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:
@@ -201,8 +197,7 @@ class Iota(Primitive):
         t = ArrayType(shape, dtype)
         if dtype_class(t.dtype) not in ("int", "uint", "float", "complex"):
             raise self.mismatch((t,), f"dtype must be numeric, not {t.dtype}")
-        if any(n < 0 for n in shape):
-            raise self.negative((t,), shape)
+        check_sizes(self, (t,), shape)
         if not 0 <= dimension < t.ndim:
             raise self.mismatch((t,), f"dimension {dimension} must be an axis of shape {shape}")
         return t

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from functrans import errors
 from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType
 from functrans.mlir import hlo
@@ -17,6 +18,13 @@ from functrans.trace import Tracer, bind, literal, typeof
 Axes = tuple[int, ...]
 
 
+def check_sizes(primitive: Primitive, types: Sequence[ArrayType], shape: tuple[int, ...]) -> None:
+    """Raise if a size is negative."""
+    if any(n < 0 for n in shape):
+        problem = f"the shape {shape} has a negative size"
+        raise primitive.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
+
+
 class Moving(Primitive):
     """Base class of data movement, which moves typed PRNG keys like numbers: a program has the
     operation on `key[*shape]`; the backends give its rules `uint32[*shape, n]` and the parameters of
@@ -24,7 +32,8 @@ class Moving(Primitive):
 
     def under_trailing_axis(self, n: int, params: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters for an additional last axis of size n that is moved whole."""
-        return params
+        more = {name: n if whole is None else whole for name, whole in self.per_axis.items()}
+        return {**params, **{name: (*params[name], last) for name, last in more.items()}}
 
 
 class Structural(Moving):
@@ -82,8 +91,7 @@ class BroadcastInDim(Structural):
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...], dimensions: Axes) -> ArrayType:
         if len(dimensions) != x.ndim or list(dimensions) != sorted(set(dimensions)):
             raise self.mismatch((x,), f"dimensions {dimensions} must increase, one per axis")
-        if any(n < 0 for n in shape):
-            raise self.negative((x,), shape)
+        check_sizes(self, (x,), shape)
         if any(not 0 <= d < len(shape) or shape[d] != n for n, d in zip(x.shape, dimensions)):  # noqa: B905
             raise self.mismatch((x,), f"does not fit shape {shape} at axes {dimensions}")
         return x.update(shape=shape)
@@ -126,10 +134,11 @@ class Reshape(Structural):
     """The same elements in row-major order with another shape."""
 
     name = "reshape"
+    axis_params: tuple[str, ...] = ()
+    per_axis = {"shape": None}
 
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
-        if any(n < 0 for n in shape):
-            raise self.negative((x,), shape)
+        check_sizes(self, (x,), shape)
         if prod(shape) != x.size:
             raise self.mismatch(
                 (x,), f"{x.size} elements do not fill shape {shape} of {prod(shape)} elements"
@@ -145,20 +154,16 @@ class Reshape(Structural):
     def lower(self, ctx: Any, x: Any, *, shape: Any) -> Any:
         return ctx.op("stablehlo.reshape", [x])
 
-    def under_trailing_axis(self, n: int, params: Any) -> Any:
-        return {"shape": (*params["shape"], n)}
-
     def transpose(self, ct: Any, x: Any, *, shape: Any) -> Any:
         return (self(ct, shape=x.shape),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, shape: Any) -> Any:
-        return self(t.move(args[0], dims[0], 0), shape=(t.size, *shape)), 0
 
 
 class Squeeze(Structural):
     """Drop axes of size 1."""
 
     name = "squeeze"
+    axis_params: tuple[str, ...] = ("dimensions",)
+    drops_axes = True
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions):
@@ -182,17 +187,13 @@ class Squeeze(Structural):
     def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
         return (reshape(ct, shape=x.shape),)
 
-    def batch(self, t: Any, args: Any, dims: Any, *, dimensions: Any) -> Any:
-        (x,), (d,) = args, dims
-        inner = tuple([i + (i >= d) for i in dimensions])
-        return self(x, dimensions=inner), d - sum(i < d for i in inner)
-
 
 class Rev(Structural):
     """Reverse axes."""
 
     name = "rev"
     axis_params: tuple[str, ...] = ("dimensions",)
+    symmetric = True
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
         if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
@@ -208,14 +209,12 @@ class Rev(Structural):
     def lower(self, ctx: Any, x: Any, *, dimensions: Any) -> Any:
         return hlo.reverse(x, dimensions)
 
-    def transpose(self, ct: Any, x: Any, *, dimensions: Any) -> Any:
-        return (self(ct, dimensions=dimensions),)
-
 
 class Slice(Structural):
     """Elements `start, start + stride, ...` below `limit` along each axis."""
 
     name = "slice"
+    per_axis = {"start": 0, "limit": None, "strides": 1}
 
     def abstract_eval(self, x: ArrayType, *, start: Axes, limit: Axes, strides: Axes) -> ArrayType:
         if not len(start) == len(limit) == len(strides) == x.ndim:
@@ -239,9 +238,6 @@ class Slice(Structural):
     def lower(self, ctx: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         return hlo.slice(x, start, limit, strides)
 
-    def under_trailing_axis(self, n: int, params: Any) -> Any:
-        return {k: (*params[k], whole) for k, whole in (("start", 0), ("limit", n), ("strides", 1))}
-
     def transpose(self, ct: Any, x: Any, *, start: Any, limit: Any, strides: Any) -> Any:
         config = tuple(
             [
@@ -250,15 +246,6 @@ class Slice(Structural):
             ]
         )
         return (PRIMITIVES["pad"](ct, literal(0, ArrayType((), x.dtype)), config=config),)
-
-    def batch(self, t: Any, args: Any, dims: Any, *, start: Any, limit: Any, strides: Any) -> Any:
-        (x,), (d,) = args, dims
-        return self(
-            x,
-            start=(*start[:d], 0, *start[d:]),
-            limit=(*limit[:d], t.size, *limit[d:]),
-            strides=(*strides[:d], 1, *strides[d:]),
-        ), d
 
 
 transpose: Transpose = Transpose()
