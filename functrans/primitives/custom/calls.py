@@ -55,6 +55,7 @@ class RuleCall(Jit):
     """Base class of calls of `program` with a custom rule."""
 
     reached: Callable[..., Sequence[bool]] = Primitive.reached  # its rule computes all results
+    part: Callable[..., Equation] = Primitive.part
     push: Any = None
 
     def abstract_eval(self, *types: Any, program: Program, rule: Any, n_consts: int = 0) -> Any:

@@ -76,7 +76,7 @@ class Collective(Primitive):
 
     linear_in: tuple[int, ...] = (0,)
     axis_params: tuple[str, ...] = ()
-    takes: Sequence[str] = ()  # classes of dtypes; () for all
+    takes: tuple[str, ...] = ()  # classes of dtypes; () for all
 
     def abstract_eval(self, x: Any, *, axes: Any, sizes: Any, groups: Groups, **params: Any) -> Any:
         if self.takes:
@@ -163,7 +163,7 @@ class PSum(Collective):
 
     name = "psum"
     flops: float = 1
-    takes: Sequence[str] = ew.NUMBERS
+    takes: tuple[str, ...] = ew.NUMBERS
     symmetric = True  # each x contributes to every sum
 
     def along(self, t: Any, x: Any, d: Any, major: Names, minor: Names) -> Any:
@@ -177,7 +177,7 @@ class Extreme(Collective):
 
     def __init__(self, name: str, fold: Reduction):
         self.fold: Reduction = fold
-        self.takes: Sequence[str] = fold.takes
+        self.takes: tuple[str, ...] = fold.takes
         super().__init__(name)
 
     def jvp(self, primals: Any, tangents: Any, out: Any, **params: Any) -> Any:
@@ -221,7 +221,7 @@ class PSumScatter(Collective):
 
     name = "psum_scatter"
     axis_params: tuple[str, ...] = ("dimension",)
-    takes: Sequence[str] = ew.NUMBERS
+    takes: tuple[str, ...] = ew.NUMBERS
 
     def result(self, x: ArrayType, n: int, *, dimension: int) -> ArrayType:
         return resized(x, dimension, part(self, x, dimension, n))

@@ -76,7 +76,8 @@ class RandomGamma(Random):
     def numpy_source(self, w: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         if not is_ours(**how) or a.dtype.itemsize < 4:
             raise w.unwritable()
-        return w.call(_sampler(*w.in_types, log_space, together=True), (data, a))
+        keys, t = [v.type for v in w.equation.inputs]
+        return w.call(_sampler(keys, t, log_space, together=True), (data, a))
 
     def lower(self, ctx: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
         keys, t = ctx.in_types
