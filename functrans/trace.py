@@ -21,7 +21,6 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any, NamedTuple
@@ -406,14 +405,24 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
         raise RecursionError(f"{problem}\nOne that calls itself must stop: by a shape, or a static argument.")
     around = {k: getattr(state, k) for k in _STATE}
     adopt = jax_trace.for_new_thread()
+    made: list[Program] = []
+    failed: list[BaseException] = []
 
-    def work() -> Program:
+    def work() -> None:
         state.__dict__.update(around)
         adopt()
-        return run()
+        try:
+            made.append(run())
+        except BaseException as error:  # raised again below, in the caller's thread
+            failed.append(error)
 
-    with ThreadPoolExecutor(1, "functrans-stage") as threads:
-        return threads.submit(contextvars.copy_context().run, work).result()
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(work,), name="functrans-stage", daemon=True)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
 
 
 def evaluate(

@@ -66,7 +66,7 @@ class Shared:
         self.chooses = chooses
         self.preferred = compiler_options.DEFAULT
         self.switches = 0
-        self.serial = next(retracing.serials)
+        self.serial: int = next(retracing.serials)
         self.cache: Cache = Cache("jitted functions as programs", 1024)
         self._entries: dict[str, _Entry] = {}
 

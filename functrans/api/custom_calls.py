@@ -146,8 +146,9 @@ class JvpCall(Call):
     def __init__(self, fun: Any, jvp: Any, symbolic: bool, args: tuple[Any, ...], static: Sequence[int]):
         super().__init__(fun, symbolic, args, static)
         self.jvp = jvp
+        self.static_tree: Any
         leaves, self.static_tree = tree.flatten(self.statics())
-        self.apart = Apart(leaves, lambda x: not isinstance(x, AnyTracer))
+        self.apart: Apart = Apart(leaves, lambda x: not isinstance(x, AnyTracer))
         self.traced: list[Any] = self.apart.arrays(leaves)
 
     def operands(self) -> list[Any]:

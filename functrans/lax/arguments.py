@@ -144,9 +144,11 @@ def check_sizes(shape: tuple[int, ...], name: str) -> tuple[int, ...]:
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
     """Return a shape, given as one size or a sequence of sizes, as a tuple."""
-    one = not isinstance(shape, Iterable) or getattr(shape, "ndim", None) == 0
+    listed = shape.__class__ is tuple or (isinstance(shape, Iterable) and getattr(shape, "ndim", None) != 0)
     try:
-        return tuple([n if n.__class__ is int else operator.index(n) for n in ((shape,) if one else shape)])
+        return tuple(
+            [n if n.__class__ is int else operator.index(n) for n in (shape if listed else (shape,))]
+        )
     except TypeError as error:
         if isinstance(error, jax.errors.ConcretizationTypeError):
             raise
@@ -193,18 +195,19 @@ def placeable(make: F) -> F:
 # --- gather and scatter: indices out of bounds, and promises --------------------------------------
 
 _Mode = jax.lax.GatherScatterMode
-_MODES = {_Mode.CLIP: "clip", _Mode.FILL_OR_DROP: FILL, _Mode.PROMISE_IN_BOUNDS: PROMISE}
+_MODES: dict[Any, str] = {_Mode.CLIP: "clip", _Mode.FILL_OR_DROP: FILL, _Mode.PROMISE_IN_BOUNDS: PROMISE}
+_MODES |= {"clip": "clip", "fill": FILL, "drop": FILL, "promise_in_bounds": PROMISE}
 
 
 def mode_of(mode: Any, usual: str, name: str) -> str:
     """Return the primitives' name of a user's mode; `usual` for None."""
     if mode is None:
         return usual
-    try:
-        return _MODES[_Mode.from_any(mode)]
-    except (ValueError, KeyError):
+    found = _MODES.get(mode)
+    if found is None:
         fix = "The modes are 'clip', 'fill' (or 'drop') and 'promise_in_bounds'."
-        raise invalid(name, f"unknown mode {mode!r}", fix) from None
+        raise invalid(name, f"unknown mode {mode!r}", fix)
+    return found
 
 
 def promises(mode: str, indices_are_sorted: bool, unique_indices: bool) -> dict[str, Any]:

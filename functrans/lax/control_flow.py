@@ -146,7 +146,7 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     types = [typeof(x) for x in leaves]
     made = [staged(f, in_tree, types, name) for f in branches]
     first, out_tree = made[0].program.out_types, made[0].out_tree
-    for i, (f, part) in enumerate(zip(branches, made, strict=True)):
+    for i, (f, part) in enumerate(zip(branches[1:], made[1:], strict=True), 1):
         problem = differing(f, "result", out_tree, first, part.out_tree, part.program.out_types, "and")
         if problem:
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"

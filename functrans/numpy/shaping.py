@@ -218,8 +218,8 @@ def concatenate(
     n = types[0].ndim
     if n == 0:
         raise invalid(name, "scalars cannot be joined", "Use jnp.stack.")
-    shown = ", ".join(map(str, types))
     if any(t.ndim != n for t in types):
+        shown = ", ".join(map(str, types))
         raise mismatch(
             name,
             f"Cannot concatenate arrays with different numbers of dimensions: got {shown}",
@@ -229,6 +229,7 @@ def concatenate(
     if len(xs) == 1:
         return array_of(xs[0], name)
     if len({(*t.shape[:i], *t.shape[i + 1 :]) for t in types}) > 1:
+        shown = ", ".join(map(str, types))
         raise mismatch(
             name,
             f"arrays may differ in size along axis {i} only, got {shown}",

@@ -132,7 +132,7 @@ class Function:
         self.names: naming.Names = naming.Names(file.names, self.wanted.values())
         self.comment: str = ""  # the last one
         self.text: list[str] = []
-        self.depth = 1
+        self.depth: int = 1
         self.env: dict[Var, lift.Operand] = {}
         self.uses: dict[Any, list[Equation]] = readers_of(program)
         repeats = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]

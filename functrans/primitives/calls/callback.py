@@ -162,7 +162,7 @@ class DebugCallback(Callback):
     name: str = "debug_callback"
     user_name: str = "debug.callback"
     kind: str = "debug"
-    linear_from = 0  # it has no results
+    linear_from: int | None = 0  # it has no results
 
     def by_jax(
         self, run: Any, _: Any, *xs: Any, ordered: Any = False, partitioned: Any = False, **params: Any

@@ -55,7 +55,7 @@ class SelectN(BesideScalars):
     """
 
     name: str = "select_n"
-    linear_from = 1
+    linear_from: int | None = 1
     takes: tuple[str, ...] = (*ANY, "key")
 
     def abstract_eval(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
@@ -197,7 +197,7 @@ class OptimizationBarrier(Primitive):
     mergeable = False
     name: str = "optimization_barrier"
     multiple_results: bool = True
-    linear_from = 0
+    linear_from: int | None = 0
 
     def abstract_eval(self, *types: ArrayType) -> Sequence[ArrayType]:
         return types

@@ -57,7 +57,7 @@ class DynamicSlice(Window):
     """The window of x of the given sizes at the start indices."""
 
     name: str = "dynamic_slice"
-    per_axis = {"sizes": None}
+    per_axis: dict[str, Any] = {"sizes": None}
     linear_in: tuple[int, ...] = (0,)
 
     def __call__(self, x: Any, *starts: Any, sizes: tuple[int, ...]) -> Any:

@@ -67,7 +67,9 @@ class Scatter(Indexed):
     linear_in: tuple[int, ...] = (0, 2)
 
     def __init__(self, name: str, combine: str | None, into: Callable[..., Any], takes: tuple[str, ...]):
-        self.combine, self.into, self.takes = combine, into, takes
+        self.combine: str | None = combine
+        self.into: Any = into
+        self.takes: tuple[str, ...] = takes
         super().__init__(name)
 
     def abstract_eval(

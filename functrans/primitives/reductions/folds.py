@@ -36,7 +36,7 @@ class Reduction(Primitive):
     in_kernel = True
     axis_params: tuple[str, ...] = ("axes",)
     drops_axes = True
-    flops = 1
+    flops: float = 1
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class Arg(Primitive):
     locally_constant = True
     axis_params: tuple[str, ...] = ("axes",)
     drops_axes = True
-    flops = 1
+    flops: float = 1
 
     def __init__(self, name: str):
         self.numpy: Callable[..., Any] = getattr(np, name)
@@ -280,7 +280,7 @@ class Softmax(Primitive):
 
     in_kernel = True
     name = "softmax"
-    takes = ew.FLOATS
+    takes: tuple[str, ...] = ew.FLOATS
     axis_params: tuple[str, ...] = ("axes",)
 
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:

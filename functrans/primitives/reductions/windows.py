@@ -122,7 +122,7 @@ class Windowed(Primitive):
     """Base class of the family. Along a new axis nothing slides."""
 
     axis_params: tuple[str, ...] = ()
-    per_axis = {name: (0, 0) if name == "padding" else 1 for name in PARAMETERS}
+    per_axis: dict[str, Any] = {name: (0, 0) if name == "padding" else 1 for name in PARAMETERS}
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         per_window = prod(params["window_dimensions"])

@@ -105,7 +105,7 @@ class Concatenate(Moving):
 
     in_kernel = True
     name: str = "concatenate"
-    linear_from = 0
+    linear_from: int | None = 0
 
     def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:

@@ -20,7 +20,7 @@ Axes = tuple[int, ...]
 
 def check_sizes(primitive: Primitive, types: Sequence[ArrayType], shape: tuple[int, ...]) -> None:
     """Raise if a size is negative."""
-    if any(n < 0 for n in shape):
+    if min(shape, default=0) < 0:
         problem = f"the shape {shape} has a negative size"
         raise primitive.mismatch(types, problem, "Sizes must be >= 0.", errors.NegativeSize)
 
@@ -135,7 +135,7 @@ class Reshape(Structural):
 
     name = "reshape"
     axis_params: tuple[str, ...] = ()
-    per_axis = {"shape": None}
+    per_axis: dict[str, Any] = {"shape": None}
 
     def abstract_eval(self, x: ArrayType, *, shape: tuple[int, ...]) -> ArrayType:
         check_sizes(self, (x,), shape)
@@ -214,7 +214,7 @@ class Slice(Structural):
     """Elements `start, start + stride, ...` below `limit` along each axis."""
 
     name = "slice"
-    per_axis = {"start": 0, "limit": None, "strides": 1}
+    per_axis: dict[str, Any] = {"start": 0, "limit": None, "strides": 1}
 
     def abstract_eval(self, x: ArrayType, *, start: Axes, limit: Axes, strides: Axes) -> ArrayType:
         if not len(start) == len(limit) == len(strides) == x.ndim:
