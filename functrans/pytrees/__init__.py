@@ -19,6 +19,8 @@ def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[li
         return _flatten(tree, is_leaf)
     except (TypeError, ValueError) as error:
         raise explained(error, is_leaf, tree)  # noqa: B904  # it may be the same
+    except SystemError as error:  # in Python 3.11 JAX's C++ loses an error at the end of the stack
+        raise (error.__cause__ if isinstance(error.__cause__, RecursionError) else error) from None
 
 
 def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
