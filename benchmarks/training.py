@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import functrans as ft
+from benchmarks import equinox_models
 from benchmarks import training_models as models
 from benchmarks.compared import Line, difference, means, printed
 from benchmarks.models import JAX, OURS, Library, mlp_params, training_step
@@ -72,6 +73,11 @@ def vision() -> Iterator[Program]:
     yield trained("MobileNet", models.mobilenet, models.mobilenet_params(), *models.images())
 
 
+def equinox() -> Iterator[Program]:
+    for name, loss, params, size in equinox_models.networks():
+        yield trained(name, lambda lib, loss=loss: loss, params, *models.images(batch=16, size=size))
+
+
 def structures() -> Iterator[Program]:
     yield trained("LSTM, 64 steps", models.lstm, gated_params(4, 64, 128), normal(32, 64, 64))
     yield trained("graph net", models.graph_net, models.graph_params(), *models.graph())
@@ -93,7 +99,7 @@ def dense() -> Iterator[Program]:
     yield Program("NTK", models.ntk_step, args, moves=False)
 
 
-GROUPS = (transformers, vision, structures, dense)
+GROUPS = (transformers, vision, equinox, structures, dense)
 
 
 def programs(rows: str) -> list[Program]:

@@ -16,6 +16,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import functrans as ft
+import functrans.numpy as jnp
 from functrans import errors
 from tests.support.wide import each
 
@@ -224,3 +225,17 @@ def test_what_is_said_to_do():
     assert "use float(...)" in message(lambda x: x + Fraction(1, 2))
     assert "call it" in message(lambda x: x + len)
     assert "entries" in message(lambda x: x - (x, x))
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [("int32", "int8"), ("int16", "int8"), ("int64", "int32")])
+@pytest.mark.parametrize("join", ["bitwise_and", "bitwise_or"])
+def test_signed_integers_that_lose_their_upper_bytes(join, wide, narrow):
+    """XLA:CPU of JAX 0.10 ends the process here, jitted or not."""
+    with jax.enable_x64(True):
+        x, y = np.arange(-6, 6, dtype=wide) * 777, np.full(12, 5, narrow)
+        expected = getattr(np, join)(x.astype(narrow), y)
+        for run in (ft.jit, lambda f: f):
+            made = run(lambda x, y: getattr(jnp, join)(jnp.astype(x, narrow), y))(x, y)
+            np.testing.assert_array_equal(made, expected, strict=True)
+        weak = getattr(jnp, join)(jax.numpy.full(12, 300), y)
+        np.testing.assert_array_equal(weak, getattr(np, join)(44 if narrow == "int8" else 300, y))
