@@ -151,8 +151,9 @@ def jit(
         def asked(*args: Any, **kwargs: Any) -> Any:
             try:
                 return method(*args, **kwargs)
-            except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-                if not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
+            except Exception as error:
+                jaxs = isinstance(error, (TypeError, ValueError, RuntimeError, OverflowError))
+                if jaxs and not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
                     explain_option(error, xla.option_names)
                     explain_arguments(error, statics, args, kwargs)
                 hide_frames(error)

@@ -187,7 +187,8 @@ def _numbers(option: str, argnums: Any) -> set[int]:
     if argnums is None:
         return set()
     try:
-        return {operator.index(i) for i in np.atleast_1d(argnums)}
+        listed = list(argnums) if isinstance(argnums, (set, frozenset)) else argnums
+        return {operator.index(i) for i in np.atleast_1d(listed)}
     except TypeError:
         raise errors.TypeMismatch(
             f"{option} takes the positions of arguments, got {brief(argnums)}, {here()}\n"

@@ -208,12 +208,13 @@ def vmap(
         # what is not mapped may be anything
         kept = [d is None and not hasattr(x, "__jax_array__") for x, d in zip(leaves, dims, strict=True)]
         try:
-            arrays = as_arrays([0 if k else x for x, k in zip(leaves, kept, strict=True)], names)
+            mapped = [x for x, k in zip(leaves, kept, strict=True) if not k]
+            arrays = iter(as_arrays(mapped, lambda: [n for n, k in zip(names(), kept, strict=True) if not k]))
         except errors.NotAnArray:
             if any([isinstance(x, jax.Ref) for x in leaves]):
                 return by_values(leaves, dims, in_tree)
             raise
-        leaves = [x if k else y for x, y, k in zip(leaves, arrays, kept, strict=True)]
+        leaves = [x if k else next(arrays) for x, k in zip(leaves, kept, strict=True)]
         types: list[Any] = [None if d is None else typeof(x) for x, d in zip(leaves, dims, strict=True)]
         dims, size = axes.sizes(types, dims, names, axis_size)
 

@@ -111,6 +111,10 @@ def sum(
         return _summed(a, axes, keepdims)
     result = wide_integer(t.dtype) if dtype is None else user_dtype(dtype)
     if initial is not None or not promote_integers or result is BOOL:
+        if where is not None:
+            mask_of(where, "sum")
+        if initial is not None:
+            value_of(initial, "sum")
         return of_jax("sum")(
             array_of(a, "sum"), axis, dtype, None, keepdims, initial, where, promote_integers
         )

@@ -28,9 +28,8 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -149,7 +148,7 @@ class _Search:
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
         self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
-        self.cost: Callable[[Equation], float] = cache(partial(_cost, self.machine))
+        self.costs: dict[Equation, float] = {}
         self.scaled: set[tuple[Any, Any]] = set()  # values that are multiplied by a broadcast one
 
     def rewritten(self) -> Program:
@@ -179,7 +178,12 @@ class _Search:
                 plans.update([(s.equation.outputs[0], (s, removed)) for s in sinks])
                 ways = [s.way for s in sinks if isinstance(s.way, ByExample) and s.way.gram]
                 self.multiplied.update([v for way in ways for v in way.leaves])
-        return replacing(self.program, _SINKS, partial(_by_plan, plans))
+        return replacing(self.program, _SINKS, partial(_by_plan, plans)) if plans else self.program
+
+    def cost(self, e: Equation) -> float:
+        if e not in self.costs:
+            self.costs[e] = _cost(self.machine, e)
+        return self.costs[e]
 
     # --- values that can be removed
 

@@ -43,7 +43,8 @@ def loops(program: Program) -> Program:
 
     def simpler(e: Equation, known: dict[Var, Any]) -> Replaced | None:
         start, loop = _commoned(e)
-        kept = loop.primitive.part(loop, [read[v] > 0 for v in loop.outputs])
+        wanted = [read[v] > 0 for v in loop.outputs]
+        kept = loop if all(wanted) else loop.primitive.part(loop, wanted)
         before, made, replaced = _SIMPLER[e.primitive](kept)
         before = [*start, *before]
         same = (len(made.inputs), len(made.outputs)) == (len(e.inputs), len(e.outputs))
@@ -145,6 +146,8 @@ def _scan(e: Equation) -> Simpler:
     before, equations, ends, loop.consts = _simplified(
         body, loop.outputs, loop.consts, lambda e: length > 0 and is_pure(e)
     )
+    live = {v for e in equations for v in e.inputs}.union(ends)
+    loop.arrays = [a for a in loop.arrays if a[0] in live]
     return before, loop.scan(e, HOW, equations, ends), replaced
 
 

@@ -232,9 +232,14 @@ _IN_NUMPY = {dtype_class.__wrapped__: _dtype_class}
 # --- where a function is written ------------------------------------------------------------------
 
 
-@cached("files of Python", 64)
 def _parsed(filename: str) -> ast.Module:
-    return ast.parse("".join(linecache.getlines(filename)))
+    linecache.checkcache(filename)  # the file may have been edited
+    return _parsed_text("".join(linecache.getlines(filename)))
+
+
+@cached("files of Python", 64)
+def _parsed_text(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def definition(function: Any) -> ast.FunctionDef | ast.Lambda:

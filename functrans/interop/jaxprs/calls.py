@@ -19,7 +19,6 @@ from functrans.interop.jaxprs.walk import (
     OneEquation,
     close,
     constants_of,
-    in_jaxpr,
     kind_of,
     means,
     program,
@@ -379,7 +378,8 @@ def _custom_vmap(eqn: Any, *values: Any) -> Any:
 @means("custom_lin")
 def _custom_lin(eqn: Any, *values: Any) -> Any:
     """The derivative of a custom_vjp function, from residuals and tangents: bwd transposed."""
-    body = Body(in_jaxpr(eqn))
+    eqn = with_variables(eqn)
+    body = Body(eqn)
     tangents = set(eqn.invars[eqn.params["num_res"] :])
     linear = tuple([v in tangents for v in body.inputs])
 

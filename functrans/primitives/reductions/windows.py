@@ -260,8 +260,13 @@ class SelectAndGatherAdd(Selecting):
         if 0 in (*ctx.in_types[0].shape, *t.shape):
             return ctx.full(0, t)
 
+        def first(a: Any, b: Any) -> Any:  # pairs: JAX 0.10 packs them into one number on a GPU
+            is_first = a[0] >= b[0] if select == "ge" else a[0] <= b[0]
+            return tuple([jax.numpy.where(is_first, *pair) for pair in zip(a, b, strict=True)])
+
         def moved(dx: jax.Array, x: jax.Array) -> jax.Array:
-            return jax.jvp(lambda x: _extremum(x, select, w), (x,), (dx,))[1]
+            starts = x.dtype.type(_OUTSIDE[select]), dx.dtype.type(0)
+            return jax.lax.reduce_window((x, dx), starts, first, **w)[1]
 
         return ctx.via_jax(moved, dx, x)[0]
 

@@ -46,7 +46,8 @@ class Pad(Primitive):
         return x.update(shape=tuple(shape), weak_type=x.weak_type and value.weak_type)
 
     def reference(self, x: Any, value: Any, config: Any) -> Any:
-        shape, into, kept = [], [], []
+        shape, into = [], []
+        kept: list[Any] = [...]  # so that the result is an array, also of no axes
         for n, (low, high, inside) in zip(x.shape, config, strict=True):
             start = max(0, low)
             stop = start + n + inside * max(0, n - 1)
