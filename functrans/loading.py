@@ -46,7 +46,8 @@ class _Named(NamedTuple):
 
 
 class lazily:
-    """Context manager: what a package imports inside it is imported when it is first asked for.
+    """Context manager: what a package imports inside it is imported when it is first asked for. Inside it
+    `builtins.__import__` only notes what that package imports; imports of other modules go on as usual.
 
         with lazily(__name__):
             from functrans.api.jit import jit as jit
