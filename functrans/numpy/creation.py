@@ -174,9 +174,7 @@ def _unpacked(x: Any) -> Any:
 
 def _stacked(items: Any, dtype: Any) -> Any:
     if not isinstance(items, (list, tuple)):
-        if items.__class__ is int and dtype_class(dtype) in INTEGERS:
-            _nested([items], dtype)  # raises an error on overflow
-        return astype(array_of(items, "array"), dtype)
+        return _array(items, dtype)
     if not items:
         return filled(0, ArrayType((0,), dtype))
     return stack([_stacked(x, dtype) for x in items], 0)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from functrans.caching import cached
-from functrans.ir.program import Equation, Literal, Program, Var, renamed_all
+from functrans.ir.program import Equation, Literal, Program, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewrite, nested_pass, renaming, rewritten, smallest_normal
 from functrans.primitives.contractions.dot_general import dot_general
@@ -43,16 +43,22 @@ def fold(program: Program) -> Program:
     notes: list[Rewrite] = []
     equations = []
     for e in renaming(program.equations, known):
-        found: dict[Var, Any] = {v: literal(0, v.type) for v in e.outputs if _is_empty(v.type)}
-        rule = None if found or (e.inputs and e.inputs[0].__class__ is Var) else _RULES.get(e.primitive)
-        if rule is not None and not [v for v in e.inputs if v.__class__ is Var]:
-            result = rule(e)
-            found = {} if result is None else {e.outputs[0]: result}
-        known.update(found)
-        if found and len(found) == len(e.outputs) and not e.primitive.has_effects(e.params):
-            notes.append((e.primitive.name, (e,)))
-        else:
+        empty = [v for v in e.outputs if _is_empty(v.type)]
+        if empty:
+            known.update([(v, literal(0, v.type)) for v in empty])
+            if len(empty) == len(e.outputs) and not e.primitive.has_effects(e.params):
+                notes.append((e.primitive.name, (e,)))
+                continue
+        found = None
+        if not e.inputs or e.inputs[0].__class__ is Literal:
+            rule = _RULES.get(e.primitive)
+            if rule is not None and not [v for v in e.inputs if v.__class__ is not Literal]:
+                found = rule(e)
+        if found is None:
             equations.append(e)
+        else:
+            known[e.outputs[0]] = found
+            notes.append((e.primitive.name, (e,)))
     if not known:
         return program
     return rewritten(program, equations, renamed_all(program.outputs, known), notes, prunes=False)

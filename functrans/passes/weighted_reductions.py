@@ -12,7 +12,7 @@ from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes, reshape
 from functrans.trace import literal
 
 # --- weighted sums of rows as sums of the scaled rows, if these are computed anyway ---------------
@@ -163,34 +163,48 @@ def _is_large(e: Equation) -> bool:
 
 
 def _sum(w: Rewriter, e: Equation) -> Any:
-    """Rewrite the sum of a product, of two broadcast values over axes that both have, or of a value in memory
-    and its weights along these axes."""
+    found = _sum_of_outer(w, e) if _is_large(e) else None
+    return _weighted(w, e) if found is None else found
+
+
+def _sum_of_outer(w: Rewriter, e: Equation) -> Any:
+    """Rewrite the sum of a product of two broadcast values, over axes that both have."""
     (v,), axes = e.inputs, e.params["axes"]
-    is_large, is_leading = _is_large(e), machine().by_columns and _is_leading(e)
-    product = w.made(v, mul) if is_large or is_leading else None
+    product = w.made(v, mul)
     if product is None or not w.read_once(v):
         return None
-    every = tuple(range(v.type.ndim))
-    sides = [_before_broadcast(w, u, every) for u in product.inputs]
-    (x, lhs), (y, rhs) = sides
-    is_outer = max(x.type.size, y.type.size) < v.type.size and {*lhs, *rhs} == {*every}
-    if not (is_large and is_outer and {*axes} <= {*lhs} & {*rhs}):
-        pairs = zip(product.inputs, sides[::-1], strict=True) if is_leading else ()
-        found = [(u, *side) for u, side in pairs if side[1] == axes and _stands_in_memory(w, u)]
-        if not found:
+    operands, names = [], []
+    for repeated in product.inputs:
+        by = w.made(repeated, broadcast_in_dim)
+        if by is None or by.inputs[0].__class__ is Literal:
             return None
-        (x, y, rhs), lhs = found[0], every
-    kept = tuple([d for d in every if d not in axes])
-    return w.make(dot_general, x, y, lhs=lhs, rhs=rhs, out=kept, precision=HIGHEST)
+        x, dims = by.inputs[0], by.params["dimensions"]
+        if x.type.size == v.type.size or not set(axes) <= set(dims):
+            return None
+        if x.type.shape != tuple([v.type.shape[d] for d in dims]):
+            return None
+        operands.append(x)
+        names.append(dims)
+    if set(names[0]) | set(names[1]) != set(range(v.type.ndim)):
+        return None
+    kept = kept_axes(v.type.ndim, axes)
+    return w.make(dot_general, *operands, lhs=names[0], rhs=names[1], out=kept, precision=HIGHEST)
 
 
-def _before_broadcast(w: Rewriter, v: Any, every: tuple[int, ...]) -> tuple[Any, tuple[int, ...]]:
-    """Return the value that was broadcast, and which axes it has; if none was, the value and all axes."""
-    by = w.made(v, broadcast_in_dim)
-    if by is None or by.inputs[0].__class__ is Literal:
-        return v, every
-    (x,), dims = by.inputs, by.params["dimensions"]
-    return (x, dims) if x.type.shape == tuple([v.type.shape[d] for d in dims]) else (v, every)
+def _weighted(w: Rewriter, e: Equation) -> Any:
+    (v,), axes = e.inputs, e.params["axes"]
+    product = w.made(v, mul) if machine().by_columns and _is_leading(e) else None
+    if product is None or not w.read_once(v):
+        return None
+    for x, repeated in (product.inputs, product.inputs[::-1]):
+        by = w.made(repeated, broadcast_in_dim)
+        if by is None or by.params["dimensions"] != axes or by.inputs[0].__class__ is Literal:
+            continue
+        if by.inputs[0].type.shape == v.type.shape[: len(axes)] and _stands_in_memory(w, x):
+            names = tuple(range(v.type.ndim))
+            kept = names[len(axes) :]
+            return w.make(dot_general, x, by.inputs[0], lhs=names, rhs=axes, out=kept, precision=HIGHEST)
+    return None
 
 
 def _stands_in_memory(w: Rewriter, x: Any) -> bool:
