@@ -150,6 +150,12 @@ class Cache:
     def values(self) -> list[Any]:
         return [*self._older.copy().values(), *self.recent.copy().values()]
 
+    def remove(self, is_gone: Callable[[Any], bool]) -> None:
+        """Remove the values of which `is_gone` is true."""
+        for entries in self._older, self.recent:
+            for key in [key for key, value in entries.copy().items() if is_gone(value)]:
+                entries.pop(key, None)
+
     def _turn(self) -> None:
         with _turning:
             if 2 * len(self.recent) < self.limit:
@@ -178,19 +184,21 @@ class Cache:
 
 
 def _let_go(values: list[Any]) -> None:
-    """Clear what was derived from the programs among dropped values. JAX keeps a program that it
-    compiled as long as the compiled function lives, and the program holds that function: a
+    """Remove the compiled functions from the programs among dropped values, and from those derived from
+    them; not from programs that their equations call, which others may call too. JAX keeps a program
+    that it compiled as long as the compiled function lives, and the program holds that function: a
     reference cycle through JAX's caches, which the garbage collector does not see."""
+    seen: set[Derivable] = set()
     while values:
         x = values.pop()
-        if isinstance(x, Derivable):
-            derived, x._derived = x._derived, None
-            if derived is not None:
-                values += derived.values()
-        elif isinstance(x, (tuple, list)):
+        if isinstance(x, (tuple, list)):
             values += x
+        elif isinstance(x, Derivable) and x._derived is not None and x not in seen:
+            seen.add(x)
+            x._derived.remove(lambda value: hasattr(value, "clear_cache"))
+            values += x._derived.values()
         else:
-            values += getattr(x, "programs", ())
+            values += getattr(x, "owned_programs", ())
 
 
 class CachePerFunction:

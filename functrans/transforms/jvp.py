@@ -383,8 +383,8 @@ class LinearizedOperation:
         self.out_tangents: list[int | None] = [made[next(rest)] if a else None for a in out_moving]
 
     @property
-    def programs(self) -> list[Program]:
-        """The programs that it calls."""
+    def owned_programs(self) -> list[Program]:
+        """The programs that it calls, and no one else."""
         called = [] if self.forward is None else [self.forward["program"]]
         return called if self.equation is None else [*called, *self.equation.programs]
 

@@ -139,6 +139,16 @@ def test_what_is_derived_from_a_program_dies_with_it():
     assert derived() is None
 
 
+def test_what_is_derived_from_a_shared_program_stays_when_one_of_its_users_goes():
+    user = ft.make_ir(ft.jit(lambda x: jnp.sin(x) * x))(1.0)
+    (shared,) = user.equations[0].programs
+    known = memo(shared, lambda p: p.replace(name="derived"))
+    memo(user, lambda p: list(p.equations))
+    del user
+    gc.collect()
+    assert known in shared._derived.values()
+
+
 def test_a_program_keeps_so_many_batched_forms():
     inner = ft.jit(lambda x: jnp.sin(x) * x)
     program = ft.make_ir(ft.vmap(inner))(np.ones(3, "f"))
