@@ -21,6 +21,7 @@ with _lazily(__name__):
     from functrans.passes.constant_folding import fold as fold
     from functrans.passes.contractions import contract as contract
     from functrans.passes.explanation import explain as explain
+    from functrans.passes.factoring import factor as factor
     from functrans.passes.inlining import inline as inline
     from functrans.passes.inlining import inline_calls as inline_calls
     from functrans.passes.inlining import resolve as resolve

@@ -17,6 +17,7 @@ from functrans.ir.source import brief, here
 from functrans.passes.algebraic_simplification import simplify
 from functrans.passes.constant_folding import fold
 from functrans.passes.contractions import contract
+from functrans.passes.factoring import factor
 from functrans.passes.inlining import inline, inline_calls, resolve
 from functrans.passes.loop_simplification import loops
 from functrans.passes.loop_sums import written_sums
@@ -46,6 +47,7 @@ TABLE = (
     Pass("common_subexpressions", common_subexpressions, common_subexpressions),
     Pass("loops", loops, loops),
     Pass("written_sums", written_sums, None),
+    Pass("factor", factor, None),
     Pass("contract", contract, None),
     Pass("weighted_sums", weighted_sums, None),
     Pass("dead_code", dead_code, dead_code),
