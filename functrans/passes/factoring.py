@@ -222,12 +222,13 @@ class _Sums:
 
     def _reaching(self, group: dict[Any, int]) -> dict[Any, int]:
         """Return those of a group of which the sum of the operands is known, or would be after more such
-        steps."""
+        steps, or would save contractions."""
         of = dict(zip(self._operands(group), group, strict=True))
         sums = (known for x in of for known in self._knowing.get(x, ()))
         found: Iterable[Any] = next((k for k in sums if k <= of.keys() and self._has(k)), ())
         if not found:
-            deeper = (self._reaching(g) for g in self._groups(of).values() if len(g) > 1)
+            inner = (g for g in self._groups(of).values() if len(g) > 1)
+            deeper = (g if self._gains(g, False) else self._reaching(g) for g in inner)
             found = next(filter(None, deeper), ())
         return {of[x]: group[of[x]] for x in found}
 
