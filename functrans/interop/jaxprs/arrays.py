@@ -13,6 +13,7 @@ from functrans import lax
 from functrans.flags import flags
 from functrans.interop.jaxprs.walk import (
     Imported,
+    Meaning,
     close,
     like,
     means,
@@ -268,7 +269,12 @@ def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
     return select_n(lt(0, PRIMITIVES["scatter_add"](zeros, i, ones, **how)), x, changed)
 
 
-# --- random keys: a program works on their data ---------------------------------------------------
+# --- random keys: a program works on their data, unless JAX checks that no key is used twice ------
+
+
+def _unless_checked(ours: Meaning) -> Meaning:
+    """Return a meaning that keeps JAX's operation while JAX checks keys (interop/key_reuse.py)."""
+    return lambda eqn, *values: (opaque if flags.jax_debug_key_reuse else ours)(eqn, *values)
 
 
 def _generator(key: Any) -> dict[str, Any]:
@@ -299,6 +305,7 @@ def _wrap(eqn: Any, data: Any) -> Any:
 
 
 @means("random_bits random_gamma random_split")
+@_unless_checked
 def _draw(eqn: Any, key: Any, *values: Any) -> Any:
     name, how = eqn.primitive.name, parameters(eqn, {}) | _generator(key)
     found = PRIMITIVES[name](prims.random_unwrap(key), *values, **how)
@@ -306,6 +313,7 @@ def _draw(eqn: Any, key: Any, *values: Any) -> Any:
 
 
 @means("random_fold_in")
+@_unless_checked
 def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
     shape = eqn.outvars[0].aval.shape
     key, number = spread(key, shape), spread(number, shape)
@@ -314,10 +322,7 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
     return _wrapped(prims.random_fold_in(prims.random_unwrap(key), number, **how), key)
 
 
-@means("random_clone")
-def _cloned(eqn: Any, key: Any) -> Any:
-    """Return the same key; an operation if checking for reused keys."""
-    return opaque(eqn, key) if flags.jax_debug_key_reuse else key
+means("random_clone")(_unless_checked(lambda eqn, key: key))
 
 
 _CALLS = itertools.count()
