@@ -95,8 +95,7 @@ class _Equation:
 
 
 def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | None = None) -> bool:
-    """Return whether the traces on this bridge should process the values; else JAX's outer trace
-    does."""
+    """Return whether the traces on this bridge should process the values; else JAX's outer trace does."""
     ours = [x for x in values if x.__class__ in OURS]
     if ours and (state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])):
         return True

@@ -32,8 +32,7 @@ class Sign(ew.Unary):
 
 
 class Round(ew.Unary):
-    """Round to the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to
-    even."""
+    """Round to the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to even."""
 
     def abstract_eval(self, x: ArrayType, *, rounding_method: int) -> ArrayType:
         return super().abstract_eval(x)

@@ -31,8 +31,7 @@ _MANY, _LONG = 4096, 8  # numbers in an array, and along the axis, from which on
 
 
 class Cumulative(Primitive):
-    """Element i of the result reduces elements 0..i of x along `axis`, or i, i+1, ... with
-    `reverse`."""
+    """Element i of the result reduces elements 0..i of x along `axis`, or i, i+1, ... with `reverse`."""
 
     in_kernel = True
     flops: float = 1
