@@ -13,6 +13,7 @@ import numpy as np
 
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import promotion
+from functrans.numpy.promotion import BOOL
 from functrans.numpy.ufuncs import numeric, refuse_out
 from functrans.primitives.elementwise.arithmetic import integer_pow, pow_, rem, round_
 from functrans.primitives.elementwise.complex_numbers import abs_
@@ -51,7 +52,7 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     """
     exponent = _static_integer(y)
     if exponent is not None:
-        if x.__class__ is not Tracer or x.type.dtype is promotion.BOOL:
+        if x.__class__ is not Tracer or x.type.dtype is BOOL:
             (x,) = numeric(promotion.value_of(x, "power"))
         if exponent < 0 and not is_inexact(typeof(x).dtype):
             raise promotion.mismatch(
