@@ -19,19 +19,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import dtypes
+from jax._src import core, dtypes
 from jax._src.ad_util import SymbolicZero, Zero, instantiate
 from jax._src.config import eager_constant_folding
-from jax._src.core import (
-    NamedAxisEffect,
-    Primitive,
-    Trace,
-    Var,
-    jaxprs_in_params,
-    pytype_aval_mappings,
-    set_current_trace,
-    trace_ctx,
-)
 from jax._src.core import typeof as aval_of
 from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
@@ -75,11 +65,11 @@ class _Equation:
         self._made: Any = None
 
     @property
-    def invars(self) -> list[Var]:
-        return list(map(Var, self._avals))
+    def invars(self) -> list[core.Var]:
+        return list(map(core.Var, self._avals))
 
     @property
-    def outvars(self) -> list[Var]:
+    def outvars(self) -> list[core.Var]:
         try:
             outs = self._abstract()[0]
         except Exception as error:
@@ -87,7 +77,7 @@ class _Equation:
             if kind is None:
                 raise
             raise kind(f"{self.primitive.name}: {error}, {here()}") from error
-        return list(map(Var, outs if self.primitive.multiple_results else [outs]))
+        return list(map(core.Var, outs if self.primitive.multiple_results else [outs]))
 
     @property
     def effects(self) -> Any:
@@ -105,8 +95,7 @@ class _Equation:
 
 
 def _is_ours(bridge: Bridge, values: Sequence[Any], params: dict[str, Any] | None = None) -> bool:
-    """Return whether the traces on this bridge should process the values; else JAX's outer trace
-    does."""
+    """Return whether the traces on this bridge should process the values; else JAX's outer trace does."""
     ours = [x for x in values if x.__class__ in OURS]
     if ours and (state.below is None or any([is_active(x.owner, state.innermost, None) for x in ours])):
         return True
@@ -123,8 +112,8 @@ def _names_an_axis(params: dict[str, Any]) -> bool:
     collective may have no operands, and may be inside of a jitted function, a branch or a loop."""
     asked = params.get("axis_name", params.get("axes", ()))
     asked = asked if isinstance(asked, tuple) else (asked,)
-    inside = list(jaxprs_in_params(params))
-    within = {e.name for jaxpr in inside for e in jaxpr.effects if isinstance(e, NamedAxisEffect)}
+    inside = list(core.jaxprs_in_params(params))
+    within = {e.name for jaxpr in inside for e in jaxpr.effects if isinstance(e, core.NamedAxisEffect)}
     within.update(*[axes_inside(p) for jaxpr in inside for p in programs_in(jaxpr)])
     return any([name in asked or name in within for name, _ in state.axes])
 
@@ -140,7 +129,7 @@ def _of_bridge(process: Callable[..., Any]) -> None:
             return process(self, *args, **kwargs)
 
     name = process.__name__.removeprefix("_")
-    assert hasattr(Trace, name) or name == "process_shard_map", name
+    assert hasattr(core.Trace, name) or name == "process_shard_map", name
     setattr(Bridge, name, done)
 
 
@@ -150,11 +139,11 @@ def _process_primitive(self: Bridge, primitive: Any, values: Sequence[Any], para
         avals = [aval_of(x) for x in values]
         return primitive.bind_with_trace(self.parent, values, avals, params)
     if _is_expanded(primitive, values, params):
-        with set_current_trace(self):
+        with core.set_current_trace(self):
             return primitive.to_lojax(*values, **params)
-    if trace_ctx.trace is self.parent:
+    if core.trace_ctx.trace is self.parent:
         return _apply(self, primitive, values, params)
-    with set_current_trace(self.parent):
+    with core.set_current_trace(self.parent):
         return _apply(self, primitive, values, params)
 
 
@@ -209,7 +198,7 @@ def _known(x: Any, stages: bool) -> Any:
 def _is_expanded(primitive: Any, values: Sequence[Any], params: dict[str, Any]) -> bool:
     """Return whether JAX expands a high-level operation, or a call or loop with one inside: only where
     operands or results are of a user's own types. An expansion may lose a derivative (`ldexp`)."""
-    if getattr(primitive.is_high, "__func__", None) is Primitive.is_high:  # the default
+    if getattr(primitive.is_high, "__func__", None) is core.Primitive.is_high:  # the default
         return False
     avals = [aval_of(x) for x in values]
     if not primitive.is_high(*avals, **params):
@@ -228,7 +217,7 @@ def _stage_value(self: Bridge, x: Any) -> Any:
         return x
     if isinstance(x, AnyTracer) or not _is_ours(self, [x]):
         return self.parent.stage_value(x)
-    with set_current_trace(self.parent):
+    with core.set_current_trace(self.parent):
         x = _known(x, self.stages)
         if x.__class__ in OURS:
             return x
@@ -315,7 +304,7 @@ def _process_shard_map(
         return list(made[-1])
 
     closed = jaxpr_of_map(whole, [aval_of(x) for x in values])
-    with set_current_trace(self.parent):
+    with core.set_current_trace(self.parent):
         outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)
     return made[-1].update(outs)
 
@@ -326,7 +315,7 @@ def _called(
     """Bind our primitive for a function with a custom rule. Afterwards JAX reads the output tree
     from the store of the function or of its rule; only one of the two may be filled."""
     arguments = Apart(values, references.is_reference)
-    with set_current_trace(bridge):
+    with core.set_current_trace(bridge):
         arrays = _literals(arguments.arrays(values), bridge.stages)
         params = {"program": lambda *xs: _again(fun, arguments(xs)), "rule": made}
         outs = bind(primitive, arrays, params)
@@ -410,7 +399,7 @@ def _leaving(theirs: Any) -> Any:
 
 # Direct entries are faster than JAX's lookup by base class; views of references have only these.
 for _kind in (Tracer, Dual, Jet, references.Reference):
-    pytype_aval_mappings[_kind] = lambda x: x.aval
+    core.pytype_aval_mappings[_kind] = lambda x: x.aval
     dtypes.register_canonicalize_value_handler(_kind, None)
 for _name in OPERATORS:
     setattr(_Array, _name, _leaving(getattr(_Array, _name)))

@@ -1,23 +1,24 @@
 """`checkify` rules for our programs.
 
 JAX's checkify interprets the equations of a function and calls an error-check rule per primitive.
-In: a JAX equation that holds one of our programs. Out: its results and the updated error. The
-program's equations are handled like JAX's:
+In: a JAX equation that holds one of our programs. Out: its results and the updated error. A program
+with something to check is traced to a jaxpr, and JAX applies its rules to that:
 
     jax_call                 `checkify.check` and other JAX primitives: by JAX's rule
     div, dynamic_slice, ...  by JAX's rules for its operations
     scan, while, cond        as JAX loops over our programs, whose rules call us again
-    gather, scatter          with JAX's out-of-bounds error
-    others, for NaNs         by JAX's rule for any result
-    custom rules             bound as is, for the results; the called program is only checked
-    runs of others           one equation each, as without checks
+    others                   one equation each, for which our rule adds an error:
+                             of gather and scatter, JAX's out-of-bounds error;
+                             of custom rules, that of the called program, run for this only;
+                             of all, JAX's for NaNs
+    runs without checks      one equation, as it would be otherwise
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -36,92 +37,87 @@ from functrans.primitives.calls.jit import Jit, jit
 from functrans.primitives.elementwise.families import div
 from functrans.primitives.indexing.dynamic_slice import Window, dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import Indexed
+from functrans.trace import materialize
 
-# JAX's operation for an equation, of its operands.
-_OF_JAX: dict[Any, Callable[..., Any]] = {
-    jax_call: lambda e, *xs: e.params["body"].fun(*xs),
-    div: lambda e, *xs: jax.lax.div_p.bind(*xs),
-    dynamic_slice: lambda e, *xs: jax.lax.dynamic_slice_p.bind(*xs, slice_sizes=e.params["sizes"]),
-    dynamic_update_slice: lambda e, *xs: jax.lax.dynamic_update_slice_p.bind(*xs),
+Bind = Callable[[Program, Sequence[Any]], list[Any]]
+
+# What is traced for an equation: JAX's operation, of its operands, or our programs that it calls.
+_EXPANDED: dict[Any, Callable[..., Sequence[Any]]] = {
+    jax_call: lambda e, bind, xs: e.params["body"].fun(*xs),
+    div: lambda e, bind, xs: [jax.lax.div_p.bind(*xs)],
+    dynamic_slice: lambda e, bind, xs: [jax.lax.dynamic_slice_p.bind(*xs, slice_sizes=e.params["sizes"])],
+    dynamic_update_slice: lambda e, bind, xs: [jax.lax.dynamic_update_slice_p.bind(*xs)],
+    jit: lambda e, bind, xs: bind(e.params["program"], xs),
+    **dict.fromkeys(LOOPS, by_jax),
 }
 _with_error: Any = checkify.assert_func  # takes a context since JAX 0.11
 
 
-def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, list[Any]]:
+def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, Sequence[Any]]:
     """Apply the error-check rule: ([context, since JAX 0.11], error, enabled errors, *operands) ->
     (error, results)."""
     i = next(i for i, x in enumerate(given) if isinstance(x, checkify.Error))
-    checks = _Checks(given[:i], given[i], given[i + 1], preparation)
-    outs = checks.run(program, given[i + 2 :])
-    return checks.error, outs
+    context, (error, kinds), operands = given[:i], given[i : i + 2], given[i + 2 :]
+    bind = partial(xla.bind, preparation=preparation)
+    stands_alone = partial(_is_checked, kinds)
+    if not any(map(stands_alone, program.equations)):
+        return error, bind(program, operands)
+    env = dict(zip(program.inputs, operands, strict=True))
+    e = program.equations[0]
+    if len(program.equations) > 1 or e.primitive in _EXPANDED or tuple(program.outputs) != e.outputs:
+        parts = divided(program.equations, program.outputs, stands_alone)
+
+        def expanded(*xs: Any) -> list[Any]:
+            env = dict(zip(program.inputs, xs, strict=True))
+            return run_parts(parts, program.outputs, env, partial(_expanded, bind), preparation)
+
+        closed = jax.make_jaxpr(expanded)(*operands)
+        leaves, structure = jax.tree.flatten(error)
+        traced = closed.jaxpr, closed.consts, kinds, structure, *leaves, *operands
+        return checkify.checkify_jaxpr_flat(*context, *traced)
+    values = [env[v] if v.__class__ is Var else materialize(v) for v in e.inputs]
+    if isinstance(e.primitive, Indexed) and checkify.OOBError in kinds:
+        error = _with_error(*context, error, *_out_of_bounds(e, values[1]))
+    elif isinstance(e.primitive, Jit) and "program" in e.params:
+        inside: Any = e.params["program"]
+        error, _ = checked(*context, error, kinds, *values, program=inside, preparation=preparation)
+        program = program.replace(equations=[_without_checks(e)])
+    alone = SimpleNamespace(name=e.primitive.name, bind=lambda *xs: bind(program, xs), multiple_results=True)
+    return checkify.nan_error_check(alone, *context, error, kinds, *operands)
 
 
-@dataclass
-class _Checks:
-    """The accumulated error while a program is interpreted."""
+def _is_checked(kinds: Any, e: Equation) -> bool:
+    """Return whether an equation has something to check."""
+    if e.primitive is jax_call:
+        return True
+    if checkify.NaNError in kinds and any(is_inexact(v.type.dtype) for v in e.outputs):
+        return True
+    if checkify.DivisionByZeroError in kinds and e.primitive is div:
+        return True
+    if checkify.OOBError in kinds and isinstance(e.primitive, (Window, Indexed)):
+        return True
+    inside = with_nested(Program((), [e], ()))[1:]
+    return any(_is_checked(kinds, x) for p in inside for x in p.equations)
 
-    context: Sequence[Any]
-    error: Any
-    kinds: Any
-    preparation: Preparation
 
-    def run(self, program: Program, operands: Sequence[Any]) -> list[Any]:
-        env = dict(zip(program.inputs, operands, strict=True))
-        parts = divided(program.equations, program.outputs, self.stands_alone)
-        return run_parts(parts, program.outputs, env, self.equation, self.preparation)
+def _expanded(bind: Bind, e: Equation, values: Sequence[Any]) -> Sequence[Any]:
+    if e.primitive in _EXPANDED:
+        return _EXPANDED[e.primitive](e, bind, values)
+    program = program_of([e], e.outputs)
+    known = dict(zip(e.inputs, values, strict=True))
+    return bind(program, [known[v] for v in program.inputs])
 
-    def stands_alone(self, e: Equation) -> bool:
-        """Return whether the equation has something to check."""
-        if e.primitive is jax_call:
-            return True
-        if checkify.NaNError in self.kinds and any(is_inexact(v.type.dtype) for v in e.outputs):
-            return True
-        if checkify.DivisionByZeroError in self.kinds and e.primitive is div:
-            return True
-        if checkify.OOBError in self.kinds and isinstance(e.primitive, (Window, Indexed)):
-            return True
-        alone = Program((), [e], ())
-        return any(self.stands_alone(x) for p in with_nested(alone)[1:] for x in p.equations)
 
-    def equation(self, e: Equation, values: Sequence[Any]) -> Any:
-        if e.primitive is jit:
-            return self.run(e.params["program"], values)
-        if e.primitive in _OF_JAX:
-            return self.jaxpr(partial(_OF_JAX[e.primitive], e), values)
-        if e.primitive in LOOPS:
-            return self.jaxpr(lambda *xs: by_jax(e, self.bound, xs), values)
-        if checkify.OOBError in self.kinds and isinstance(e.primitive, Indexed):
-            self.indices(e, values)
-        elif isinstance(e.primitive, Jit) and "program" in e.params:
-            self.run(e.params["program"], values)
-            e = _without_checks(e)
-        self.error, outs = checkify.nan_error_check(
-            _Alone(e, self.preparation), *self.context, self.error, self.kinds, *values
-        )
-        return outs
-
-    def bound(self, program: Program, values: Sequence[Any]) -> list[Any]:
-        return xla.bind(program, values, self.preparation)
-
-    def indices(self, e: Equation, values: Sequence[Any]) -> None:
-        """Add the error of the first window of an equation that is out of bounds."""
-        params: Any = e.params
-        starts, shape = values[1], e.inputs[0].type.shape
-        axes = [params["operand"].index(name) for name in params["indexed"]]
-        last = np.array([shape[d] - params["sizes"][d] for d in axes], starts.dtype)
-        outside = (starts < 0) | (starts > last)
-        first = checkify.oob_payload(outside, starts, axes, shape)
-        name = e.primitive.name.replace("scatter_", "scatter-")
-        problem = checkify.OOBError(checkify.get_traceback(), name, shape, first)
-        self.error = _with_error(*self.context, self.error, outside.any(), problem)
-
-    def jaxpr(self, fun: Any, values: Sequence[Any]) -> Any:
-        """Trace a function to a jaxpr, and let JAX apply its rules to the equations."""
-        closed = jax.make_jaxpr(fun)(*values)
-        leaves, structure = jax.tree.flatten(self.error)
-        given = closed.jaxpr, closed.consts, self.kinds, structure, *leaves, *values
-        self.error, outs = checkify.checkify_jaxpr_flat(*self.context, *given)
-        return outs
+def _out_of_bounds(e: Equation, starts: Any) -> tuple[Any, Any]:
+    """Return whether a window of an equation is out of bounds, and the error of the first one that is."""
+    params: Any = e.params
+    shape = e.inputs[0].type.shape
+    axes = [params["operand"].index(name) for name in params["indexed"]]
+    last = np.array([shape[d] - params["sizes"][d] for d in axes], starts.dtype)
+    outside = (starts < 0) | (starts > last)
+    first = checkify.oob_payload(outside, starts, axes, shape)
+    name = e.primitive.name.replace("scatter_", "scatter-")
+    return outside.any(), checkify.OOBError(checkify.get_traceback(), name, shape, first)
 
 
 def _without_checks(e: Equation) -> Equation:
@@ -136,23 +132,6 @@ def _without_checks(e: Equation) -> Equation:
         return e
     params = {**e.params, "program": program.replace(equations=prune(left, program.outputs))}
     return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-
-
-class _Alone:
-    """One of our equations in the role of a primitive, for JAX's NaN rule."""
-
-    multiple_results = True
-
-    def __init__(self, e: Equation, preparation: Preparation):
-        self.name = e.primitive.name
-        self.inputs = e.inputs
-        self.program = program_of([e], e.outputs)
-        self.preparation = preparation
-
-    def bind(self, *values: Any) -> Any:
-        pairs = zip(self.inputs, values, strict=True)
-        known = {v: x for v, x in pairs if v.__class__ is Var}
-        return xla.bind(self.program, [known[v] for v in self.program.inputs], self.preparation)
 
 
 for _primitive in xla.PRIMITIVES:

@@ -154,8 +154,7 @@ def _known(x: Any) -> Reference:
 
 
 def _put(reference: Reference, value: Any) -> None:
-    """Write a value to a reference; raise an error if the value's trace ends before the
-    reference's."""
+    """Write a value to a reference; raise an error if the value's trace ends before the reference's."""
     if value is reference.value:
         return
     owner = value.owner if isinstance(value, Tracer) else None

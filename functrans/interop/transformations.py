@@ -74,8 +74,7 @@ def _shard_map_checks(mesh: Any, axis_names: Any, in_specs: Any, *rest: Any) -> 
 
 
 def _assert_shardings_equal(aval: Any, sharding: Any) -> None:
-    """With explicit axes `with_sharding_constraint` asserts what the type says; ours say
-    nothing."""
+    """With explicit axes `with_sharding_constraint` asserts what the type says; ours say nothing."""
     if jax_trace.bridge() is None:
         _jax_assert_shardings_equal(aval, sharding)
 

@@ -13,21 +13,9 @@ from functrans import pytrees as tree
 from functrans.flags import flags
 from functrans.ir.source import brief_with_type, here
 from functrans.ir.types import dtype_class
+from functrans.lax import staging
 from functrans.lax.arguments import as_array, invalid
 from functrans.lax.loops import scan
-from functrans.lax.staging import (
-    array_leaves,
-    check_carry,
-    check_function,
-    differing,
-    given_to,
-    made_of,
-    operation_of,
-    or_by_jax,
-    settled,
-    stable,
-    staged,
-)
 from functrans.primitives.control_flow.cond import INDEX, with_common_captures
 from functrans.primitives.control_flow.cond import cond as _cond
 from functrans.primitives.control_flow.while_loop import while_loop as _while
@@ -79,8 +67,8 @@ def cond(
         # the old signature: cond(pred, true_operand, true_fun, false_operand, false_fun)
         x, f, (y, g) = true_fun, false_fun, operands
         return cond(pred, lambda both: f(both[0]), lambda both: g(both[1]), (x, y))
-    check_function(true_fun, "cond", "true_fun")
-    check_function(false_fun, "cond", "false_fun")
+    staging.check_function(true_fun, "cond", "true_fun")
+    staging.check_function(false_fun, "cond", "false_fun")
     given = operands if operand is _NONE else (operand,)
     pred = as_array(pred)
     t = typeof(pred)
@@ -124,7 +112,7 @@ def switch(
     if not branches:
         raise invalid("switch", "at least one branch is needed")
     for i, branch in enumerate(branches):
-        check_function(branch, "switch", f"branches[{i}]")
+        staging.check_function(branch, "switch", f"branches[{i}]")
     given = operands if operand is _NONE else (operand,)
     index = as_array(index)
     t = typeof(index)
@@ -137,26 +125,28 @@ def switch(
     return _choice("switch", index, branches, given)
 
 
-@or_by_jax(lambda _, index, branches, operands: jax.lax.switch(index, branches, *operands))
+@staging.or_by_jax(lambda _, index, branches, operands: jax.lax.switch(index, branches, *operands))
 def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Any) -> Any:
     known = concrete_value(index) if flags.jax_disable_jit else None
     if known is not None:
         return branches[int(known)](*operands)
-    leaves, in_tree = array_leaves((tuple(operands), {}))
+    leaves, in_tree = staging.array_leaves((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
-    made = [staged(f, in_tree, types, name) for f in branches]
+    made = [staging.staged(f, in_tree, types, name) for f in branches]
     first, out_tree = made[0].program.out_types, made[0].out_tree
     for i, (f, part) in enumerate(zip(branches[1:], made[1:], strict=True), 1):
-        problem = differing(f, "result", out_tree, first, part.out_tree, part.program.out_types, "and")
+        problem = staging.differing(
+            f, "result", out_tree, first, part.out_tree, part.program.out_types, "and"
+        )
         if problem:
             which = "false_fun and true_fun" if name == "cond" else f"branches 0 and {i}"
             raise errors.TypeMismatch(
                 f"{name}: {which} must return equal structures and types:\n{problem}\n"
-                f"{given_to(name, branches[0], f)}\n"
+                f"{staging.given_to(name, branches[0], f)}\n"
                 "Cast or reshape the result of one of them."
             )
     captured, programs = with_common_captures([(part.program, part.captured) for part in made])
-    programs = [settled(p, first) for p in programs]  # weak where the first is, as in JAX
+    programs = [staging.settled(p, first) for p in programs]  # weak where the first is, as in JAX
     outs = _cond(index, *captured, *leaves, branches=tuple(programs))
     return tree.unflatten(out_tree, outs)
 
@@ -165,7 +155,7 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
 
 
 # not by JAX's where types have shardings, since that has no reverse mode
-@or_by_jax(lambda *args, max_steps=None, **how: jax.lax.while_loop(*args, **how), typed=False)
+@staging.or_by_jax(lambda *args, max_steps=None, **how: jax.lax.while_loop(*args, **how), typed=False)
 def while_loop(
     cond_fun: Callable[[PyTree], PyTree],
     body_fun: Callable[[PyTree], PyTree],
@@ -201,21 +191,21 @@ def while_loop(
       >>> print(ft.jit(double)(3.0), ft.jit(ft.grad(double))(3.0))
       192.0 64.0
     """
-    check_function(cond_fun, "while_loop", "cond_fun")
-    check_function(body_fun, "while_loop", "body_fun")
+    staging.check_function(cond_fun, "while_loop", "cond_fun")
+    staging.check_function(body_fun, "while_loop", "body_fun")
     if flags.jax_disable_jit and concrete_value(going := cond_fun(init_val)) is not None:
         carry = init_val
         while concrete_value(going):
             carry = body_fun(carry)
             going = cond_fun(carry)
         return tree.map(as_array, carry)
-    init, structure = array_leaves(init_val)
+    init, structure = staging.array_leaves(init_val)
     in_tree = tree.structure(((init_val,), {}))
-    body, init = stable(lambda types: staged(body_fun, in_tree, types, "while_loop"), init)
+    body, init = staging.stable(lambda types: staging.staged(body_fun, in_tree, types, "while_loop"), init)
     types = [typeof(x) for x in init]
-    name = operation_of(body_fun, "while_loop")
-    check_carry(name, "the body", body_fun, structure, types, body.out_tree, body.program.out_types)
-    test = staged(cond_fun, in_tree, types, "while_loop")
+    name = staging.operation_of(body_fun, "while_loop")
+    staging.check_carry(name, "the body", body_fun, structure, types, body.out_tree, body.program.out_types)
+    test = staging.staged(cond_fun, in_tree, types, "while_loop")
     found = test.program.out_types
     alone = len(found) == test.out_tree.num_nodes == 1
     if not alone or found[0].shape or found[0].dtype != np.bool_:
@@ -226,7 +216,7 @@ def while_loop(
             fix = "Return only the condition, not a tuple or dict."
         raise errors.TypeMismatch(
             f"while_loop: cond_fun must return a boolean scalar, got {got}, "
-            f"{given_to('while_loop', cond_fun)}\n{fix}"
+            f"{staging.given_to('while_loop', cond_fun)}\n{fix}"
         )
     if max_steps is not None:
 
@@ -277,7 +267,7 @@ def fori_loop(
       >>> print(lax.fori_loop(0, 5, lambda i, total: total + i, 0))
       10
     """
-    check_function(body_fun, "fori_loop", "body_fun")
+    staging.check_function(body_fun, "fori_loop", "body_fun")
     for name, bound in (("lower", lower), ("upper", upper)):
         t = typeof(bound)
         if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
@@ -296,11 +286,11 @@ def fori_loop(
     if start is not None and stop is not None:
         length = max(int(stop) - int(start), 0)
         unroll = 1 if unroll is None else unroll
-        body = made_of(body_fun, _counted_step, "fori_loop")
+        body = staging.made_of(body_fun, _counted_step, "fori_loop")
         return scan(body, (int(start), init_val), None, length=length, unroll=unroll)[0][1]
     if unroll is not None:
         raise invalid("fori_loop", "unroll needs static bounds, but these are traced")
-    body = made_of(body_fun, _bounded_step, "fori_loop")
+    body = staging.made_of(body_fun, _bounded_step, "fori_loop")
     return while_loop(_before_end, body, (first, last, init_val), max_steps=max_steps)[2]
 
 

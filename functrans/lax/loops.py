@@ -12,18 +12,8 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.flags import flags
 from functrans.ir.source import brief, here
+from functrans.lax import staging
 from functrans.lax.arguments import axis_index, invalid
-from functrans.lax.staging import (
-    array_leaves,
-    check_carry,
-    check_function,
-    given_to,
-    made_of,
-    operation_of,
-    or_by_jax,
-    stable,
-    staged,
-)
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
@@ -37,7 +27,7 @@ from functrans.typing import PyTree
 __all__ = ["associative_scan", "map", "scan"]
 
 
-@or_by_jax(jax.lax.scan)
+@staging.or_by_jax(jax.lax.scan)
 def scan(
     f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     init: PyTree,
@@ -73,9 +63,9 @@ def scan(
       >>> print(total, sums)
       6.0 [0. 1. 3. 6.]
     """
-    check_function(f, "scan", "f")
-    carry, state_tree = array_leaves(init)
-    arrays, _ = array_leaves(xs)
+    staging.check_function(f, "scan", "f")
+    carry, state_tree = staging.array_leaves(init)
+    arrays, _ = staging.array_leaves(xs)
     n = _length("scan", xs, arrays, length)
     unroll = _unroll(unroll, n)
     if n and flags.jax_disable_jit:
@@ -83,20 +73,20 @@ def scan(
     rows = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in arrays]]
     in_tree = tree.structure(((init, xs), {}))
     m = len(carry)
-    made, carry = stable(lambda types: staged(f, in_tree, [*types, *rows], "scan"), carry)
+    made, carry = staging.stable(lambda types: staging.staged(f, in_tree, [*types, *rows], "scan"), carry)
     types = [typeof(x) for x in carry]
     pair = made.out_tree.children()
     if len(pair) != 2:
         raise errors.TypeMismatch(
             f"scan: f must return a pair (carry, y), got "
             f"({', '.join([str(t) for t in made.program.out_types])}) in the structure "
-            f"{tree.spelled(made.out_tree)}, {given_to('scan', f)}\n"
+            f"{tree.spelled(made.out_tree)}, {staging.given_to('scan', f)}\n"
             "If there are no per-step results, return carry, None."
         )
     carry_tree = pair[0]
     outs = made.program.out_types
     k = carry_tree.num_leaves
-    check_carry(operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
+    staging.check_carry(staging.operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
     params: dict[str, Any] = {"program": made.program, "length": n, "consts": len(made.captured), "carry": m}
     params |= {"reverse": True} if reverse else {}
     params |= {"unroll": unroll} if unroll > 1 else {}
@@ -158,10 +148,10 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
       >>> print(lax.map(lambda x: x ** 2, jnp.arange(3)))
       [0 1 4]
     """
-    check_function(f, "map", "f")
+    staging.check_function(f, "map", "f")
     if batch_size is None:
-        return scan(made_of(f, _row, "map"), (), xs)[1]
-    arrays, structure = array_leaves(xs)
+        return scan(staging.made_of(f, _row, "map"), (), xs)[1]
+    arrays, structure = staging.array_leaves(xs)
     n = _length("map", xs, arrays, None)
     size = operator.index(batch_size)
     if size < 1:
@@ -173,7 +163,9 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
 
     parts = []
     if end:
-        done = scan(made_of(f, _rows, "map"), (), tree.unflatten(structure, [rows(x) for x in arrays]))[1]
+        done = scan(
+            staging.made_of(f, _rows, "map"), (), tree.unflatten(structure, [rows(x) for x in arrays])
+        )[1]
         parts.append(tree.map(lambda y: reshape(y, shape=(end, *typeof(y).shape[2:])), done))
     if n % size or not n:
         parts.append(_batched(f, tree.unflatten(structure, [slice_axis(x, 0, end, n) for x in arrays])))
@@ -189,11 +181,11 @@ def _rows(f: Any, _: Any, xs: Any) -> tuple[Any, Any]:
 
 
 def _batched(f: Any, rows: Any) -> Any:
-    leaves, structure = array_leaves(rows)
+    leaves, structure = staging.array_leaves(rows)
     size = typeof(leaves[0]).shape[0]
     types = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in leaves]]
     in_tree = tree.structure(((tree.unflatten(structure, leaves),), {}))
-    made = staged(f, in_tree, types, "map")
+    made = staging.staged(f, in_tree, types, "map")
     dims = (*[None] * len(made.captured), *[0] * len(leaves))
     every = [True] * len(made.program.outputs)
     program, _ = Batching(size).program(made.program, dims, every)
@@ -223,8 +215,8 @@ def associative_scan(
       >>> print(lax.associative_scan(jnp.add, jnp.arange(1, 5)))
       [ 1  3  6 10]
     """
-    check_function(fn, "associative_scan", "fn")
-    leaves, structure = array_leaves(elems)
+    staging.check_function(fn, "associative_scan", "fn")
+    leaves, structure = staging.array_leaves(elems)
     if not leaves:
         return elems
     axis = axis_index(axis, typeof(leaves[0]).ndim, "associative_scan")

@@ -55,8 +55,7 @@ _CALLS = {
 
 
 def staged(fun: Callable[..., Any], in_tree: Any, types: Sequence[ArrayType], operation: str) -> Staged:
-    """Trace a function that was passed to an operation; `in_tree`: treedef of its positional
-    arguments."""
+    """Trace a function that was passed to an operation; `in_tree`: treedef of its positional arguments."""
     key = (in_tree, tuple(types), state.axes, settings())
     known = _KNOWN.of(fun)
     found = known.get(key)

@@ -12,19 +12,8 @@ from typing import Any
 import numpy as np
 
 from functrans.ir.types import dtype_class, is_inexact
-from functrans.numpy.promotion import (
-    BOOL,
-    align,
-    align_all,
-    broadcast_shape,
-    cast_to,
-    expand,
-    mismatch,
-    of_jax,
-    scalar,
-    to_inexact,
-    value_of,
-)
+from functrans.numpy import promotion
+from functrans.numpy.promotion import BOOL
 from functrans.numpy.ufuncs import numeric, refuse_out
 from functrans.primitives.elementwise.arithmetic import integer_pow, pow_, rem, round_
 from functrans.primitives.elementwise.complex_numbers import abs_
@@ -39,14 +28,14 @@ __all__ = ["logaddexp", "logaddexp2", "pow", "power", "sinc"]
 
 def same(x: Any, value: Any) -> Any:
     """Return a literal of x's type."""
-    return scalar(value, typeof(x))
+    return promotion.scalar(value, typeof(x))
 
 
 def constant(x: Any, value: Any) -> Any:
     """Return a literal of x's shape with the type of JAX's constants that are combined with x: weakly
     typed, like a Python number, only if x is a weakly typed scalar."""
     t = typeof(x)
-    return scalar(value, t.strong() if t.shape else t)
+    return promotion.scalar(value, t.strong() if t.shape else t)
 
 
 # --- powers ---------------------------------------------------------------------------------------
@@ -64,23 +53,23 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     exponent = _static_integer(y)
     if exponent is not None:
         if x.__class__ is not Tracer or x.type.dtype is BOOL:
-            (x,) = numeric(value_of(x, "power"))
+            (x,) = numeric(promotion.value_of(x, "power"))
         if exponent < 0 and not is_inexact(typeof(x).dtype):
-            raise mismatch(
+            raise promotion.mismatch(
                 "power",
                 f"integers cannot be raised to negative powers, got {typeof(x)} ** {exponent}",
                 "Cast the base to float.",
             )
         return integer_pow(x, y=exponent)
     given = x, y
-    x, y = value_of(x, "power"), value_of(y, "power", 1)
+    x, y = promotion.value_of(x, "power"), promotion.value_of(y, "power", 1)
     kinds = dtype_class(typeof(x).dtype), dtype_class(typeof(y).dtype)
     if kinds[0] in ("float", "complex") and kinds[1] in ("int", "uint"):
         # pow(float, int): differentiable in x also where x is 0
-        shape = broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
-        return pow_(expand(x, shape), expand(y, shape))
-    x, y = numeric(*align(x, y, "power"))
-    return pow_(x, y) if is_inexact(typeof(x).dtype) else of_jax("power")(*given)
+        shape = promotion.broadcast_shape([typeof(x).shape, typeof(y).shape], "power", [typeof(x), typeof(y)])
+        return pow_(promotion.expand(x, shape), promotion.expand(y, shape))
+    x, y = numeric(*promotion.align(x, y, "power"))
+    return pow_(x, y) if is_inexact(typeof(x).dtype) else promotion.of_jax("power")(*given)
 
 
 pow = power
@@ -121,9 +110,9 @@ def logaddexp2(x: Any, y: Any, /, *, out: None = None, where: None = None) -> An
 def _log_of_sum(name: str, *given: Any, unit: float) -> Any:
     """max(x, y) + log(1 + exp(-|x - y| unit)) / unit; x + y where both are the same infinity or one
     is NaN. There the difference is replaced, so that no NaN reaches the gradient."""
-    x, y = align_all(given, name, inexact=True)
+    x, y = promotion.align_all(given, name, inexact=True)
     if dtype_class(typeof(x).dtype) == "complex":
-        return of_jax(name)(*given)
+        return promotion.of_jax(name)(*given)
     delta = sub(x, y)
     undefined = ne(delta, delta)
     delta = select_n(undefined, delta, same(delta, 0))
@@ -143,21 +132,21 @@ def sinc(x: Any, /) -> Any:
 
     Source: `jax.numpy.sinc`.
     """
-    x = to_inexact(value_of(x, "sinc"))
+    x = promotion.to_inexact(promotion.value_of(x, "sinc"))
     t = typeof(x)
     if dtype_class(t.dtype) == "complex":
         z = mul(x, constant(x, math.pi))
         near = lt(abs_(z), same(abs_(z), 1))
         far, inside = select_n(near, z, same(z, 1)), select_n(near, same(z, 0), z)
         return select_n(near, div(sin(far), far), _sinc_series(inside))
-    x = abs_(cast_to(x, max(t.dtype, np.dtype("float32"))))
+    x = abs_(promotion.cast_to(x, max(t.dtype, np.dtype("float32"))))
     # sin(pi x) = sin(pi (x - n)) for an even n, sin(pi (n - x)) for an odd one: precise near integers.
     n = round_(x, rounding_method=1)
     r = select_n(ne(rem(n, 2), 0), sub(x, n), sub(n, x))
     r = select_n(eq(x, math.inf), r, same(r, 0))
     central, series = eq(n, 0), _sinc_series(mul(r, constant(r, math.pi)))
     around = div(mul(r, series), select_n(central, x, same(x, 1)))
-    return cast_to(select_n(central, around, series), t.dtype)
+    return promotion.cast_to(select_n(central, around, series), t.dtype)
 
 
 def _sinc_series(z: Any) -> Any:

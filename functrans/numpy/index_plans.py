@@ -212,8 +212,7 @@ class Reading(NamedTuple):
 
 @cached("indices that are read", 4096)
 def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
-    """Return how to read an index. `by_window`: scalar indices may be clamped, as in
-    dynamic_slice."""
+    """Return how to read an index. `by_window`: scalar indices may be clamped, as in dynamic_slice."""
     steps, axes = layout(shape, structure)
     all_of_it = [range(n) for n in shape]
     read = all_of_it.copy()  # of each axis, ascending

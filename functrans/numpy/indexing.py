@@ -15,21 +15,10 @@ from functrans.ir.program import Literal
 from functrans.ir.source import brief, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import mode_of, promises
+from functrans.numpy import promotion
 from functrans.numpy.arithmetic import power
 from functrans.numpy.index_plans import index_array, index_dtype, reading, wrapped, writing
 from functrans.numpy.index_structure import from_sequence, structure
-from functrans.numpy.promotion import (
-    SCALARS,
-    align,
-    array_of,
-    broadcast_shape,
-    cast,
-    cast_to,
-    expand,
-    invalid,
-    mismatch,
-    promote_dtypes,
-)
 from functrans.numpy.ufuncs import divide
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import FILL, PROMISE, gather
@@ -118,7 +107,7 @@ def _window(x: Any, starts: Sequence[Any], sizes: Any, arrays: Sequence[Any], wr
         if start.__class__ is int:
             n, start = start, next(given)
             signed = dtype_class(typeof(start).dtype) == "int"
-            start = cast_to(start, dtype)
+            start = promotion.cast_to(start, dtype)
             if wrap and signed:
                 start = wrapped(start, (n,))
         made.append(start)
@@ -131,7 +120,7 @@ def fill_of(fill_value: Any, dtype: Any, name: str) -> Any:
         return None
     value = concrete_value(fill_value)
     if value is None or np.ndim(value) != 0:
-        raise invalid(
+        raise promotion.invalid(
             name,
             f"fill_value must be a concrete scalar, got {brief(fill_value)}",
             "Use jnp.where(in_bounds, x.at[i].get(mode='clip'), value) for a computed value.",
@@ -159,13 +148,13 @@ def write(x: Any, index: Any, values: Any, primitive: Any, name: str, how: How) 
     if 0 in plan.slices:
         _check_shape(values, plan.value, name)
         return x
-    if values.__class__ in SCALARS:
-        out, number = align(x, values, name)
+    if values.__class__ in promotion.SCALARS:
+        out, number = promotion.align(x, values, name)
         values = Literal(number.value, ArrayType(plan.slices, typeof(number).dtype))
     else:
         _check_shape(values, plan.value, name)
-        out, values = promote_dtypes((x, values), name)
-        values = _reshaped(expand(values, plan.value), plan.slices)
+        out, values = promotion.promote_dtypes((x, values), name)
+        values = _reshaped(promotion.expand(values, plan.value), plan.slices)
     _warn_of_cast(out, values, t)
     if plan.window is not None and primitive is scatter:
         out = dynamic_update_slice(out, _reshaped(values, plan.indices.axes["sizes"]), *plan.window)
@@ -174,7 +163,7 @@ def write(x: Any, index: Any, values: Any, primitive: Any, name: str, how: How) 
         ascending = how.indices_are_sorted or plan.sorted
         unique = how.unique_indices or plan.unique or set(typeof(i).shape[:-1]) <= {1}
         out = primitive(out, i, values, **plan.indices.axes, **promises(how.mode, ascending, unique))
-    return materialize(cast(out, t.dtype, t.weak_type))
+    return materialize(promotion.cast(out, t.dtype, t.weak_type))
 
 
 def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
@@ -184,7 +173,8 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
     have = typeof(values).shape
     if have and (
-        len(have) > len(shape) or broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
+        len(have) > len(shape)
+        or promotion.broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
     ):
         raise errors.InvalidArgument(
             f"{name}: values of shape {have} do not broadcast to the shape {shape} that the index "
@@ -221,7 +211,9 @@ class At:
         return AtRef(self.array, index)
 
     def __call__(self, *args: Any) -> Any:
-        raise mismatch("at", "x.at is not a function", "Indices go in square brackets: x.at[i].set(y).")
+        raise promotion.mismatch(
+            "at", "x.at is not a function", "Indices go in square brackets: x.at[i].set(y)."
+        )
 
     def __getattr__(self, name: str) -> Any:
         if name not in _UPDATES:
@@ -272,7 +264,7 @@ class AtRef:
     __slots__ = ("array", "index")
 
     def __init__(self, array: Any, index: Any):
-        self.array: Any = array_of(array, "at")
+        self.array: Any = promotion.array_of(array, "at")
         self.index: Any = index
 
     def __getattr__(self, name: str) -> Any:

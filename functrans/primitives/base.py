@@ -72,8 +72,7 @@ def owed(rule: Any) -> Any:
 
 
 class Primitive:
-    """Base class of all primitives. See the module docstring for the rules and their
-    conventions."""
+    """Base class of all primitives. See the module docstring for the rules and their conventions."""
 
     name: str = ""
     multiple_results = False  # it has a list of results

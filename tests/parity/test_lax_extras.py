@@ -99,6 +99,15 @@ def test_a_preset_of_products_leaves_a_convolution_as_it_is():
     assert_close(found, jax.lax.conv(x, kernel, (1, 1), "SAME", precision=preset), 1e-5)
 
 
+def test_the_derivative_of_the_incomplete_gamma_function_in_numpy():
+    """Where x is large, too."""
+    a = np.array([0.5, 1, 3, 10, 50, 0.7, 2, 5, 40], np.float32)
+    x = np.array([1000, 0.1, 30, 5, 55, 0, 1e-3, 200, 3000], np.float32)
+    program = ft.make_ir(lax.igamma_grad_a)(a, x)
+    wanted = np.asarray(jax.jit(jax.lax.igamma_grad_a)(a, x))
+    np.testing.assert_allclose(ft.interpret(program, a, x)[0], wanted, rtol=1e-4, atol=1e-30)
+
+
 # --- search, generators, platforms ----------------------------------------------------------------
 
 

@@ -11,18 +11,7 @@ from jax._src.core import jaxpr_as_fun
 
 from functrans import lax
 from functrans.flags import flags
-from functrans.interop.jaxprs.walk import (
-    Imported,
-    close,
-    like,
-    means,
-    opaque,
-    parameters,
-    plain,
-    repeated,
-    spread,
-    traced,
-)
+from functrans.interop.jaxprs import walk
 from functrans.ir.program import PRIMITIVES
 from functrans.ir.types import ArrayType, dtype_class, float0
 from functrans.lax.arguments import mode_of, promises
@@ -40,61 +29,61 @@ from functrans.trace import literal, typeof
 
 # --- elementwise ----------------------------------------------------------------------------------
 
-like("bitcast_convert_type", new_dtype="dtype")
-like("add_any", "add")
-like("conj", input_dtype="")
+walk.like("bitcast_convert_type", new_dtype="dtype")
+walk.like("add_any", "add")
+walk.like("conj", input_dtype="")
 
 
-@means("erfc")
+@walk.means("erfc")
 def _erfc(eqn: Any, x: Any) -> Any:
-    return PRIMITIVES["erfc"](x) if eqn.params.get("accuracy") is None else opaque(eqn, x)
+    return PRIMITIVES["erfc"](x) if eqn.params.get("accuracy") is None else walk.opaque(eqn, x)
 
 
-@means("polynomial")
+@walk.means("polynomial")
 def _polynomial(eqn: Any, x: Any, *coefficients: Any) -> Any:
     """Horner's rule, written out; in a loop if it is long and the coefficients have one shape."""
     shape = eqn.outvars[0].aval.shape
-    x, y, rest = spread(x, shape), spread(coefficients[-1], shape), coefficients[-2::-1]
+    x, y, rest = walk.spread(x, shape), walk.spread(coefficients[-1], shape), coefficients[-2::-1]
     if len(rest) > 64 and len({typeof(c).shape for c in rest}) == 1:
-        return lax.scan(lambda y, c: (add(mul(y, x), spread(c, shape)), None), y, stack(rest, 0))[0]
+        return lax.scan(lambda y, c: (add(mul(y, x), walk.spread(c, shape)), None), y, stack(rest, 0))[0]
     for c in rest:
-        y = add(mul(y, x), spread(c, shape))
+        y = add(mul(y, x), walk.spread(c, shape))
     return y
 
 
-@means("exp exp2 expm1 log log1p log2 sqrt rsqrt cbrt logistic sin cos tan tanh")
+@walk.means("exp exp2 expm1 log log1p log2 sqrt rsqrt cbrt logistic sin cos tan tanh")
 def _accurate(eqn: Any, x: Any) -> Any:
     return getattr(lax, eqn.primitive.name)(x, accuracy=eqn.params.get("accuracy"))
 
 
-@means("eq_to lt_to le_to")
+@walk.means("eq_to lt_to le_to")
 def _in_total_order(eqn: Any, x: Any, y: Any) -> Any:
     """Compare floats in total order, from -NaN to NaN: as integers of their bits, with the
     magnitude of negative numbers flipped."""
     shape = eqn.outvars[0].aval.shape
     keys = []
-    for v in (spread(x, shape), spread(y, shape)):
+    for v in (walk.spread(x, shape), walk.spread(y, shape)):
         t = typeof(v)
         if dtype_class(t.dtype) == "complex":
-            return opaque(eqn, x, y)
+            return walk.opaque(eqn, x, y)
         if dtype_class(t.dtype) == "float":
             v = flipped(bitcast_convert_type(v, dtype=np.dtype(f"int{8 * t.dtype.itemsize}")))
         keys.append(v)
     return PRIMITIVES[eqn.primitive.name.removesuffix("_to")](*keys)
 
 
-@means("round")
+@walk.means("round")
 def _round(eqn: Any, x: Any) -> Any:
     return PRIMITIVES["round"](x, rounding_method=int(eqn.params["rounding_method"]))
 
 
-@means("mul")
+@walk.means("mul")
 def _mul(eqn: Any, x: Any, y: Any) -> Any:
     shape = eqn.outvars[0].aval.shape
-    return lax.mul(spread(x, shape), spread(y, shape), out_dtype=eqn.params.get("out_dtype"))
+    return lax.mul(walk.spread(x, shape), walk.spread(y, shape), out_dtype=eqn.params.get("out_dtype"))
 
 
-@means("convert_element_type")
+@walk.means("convert_element_type")
 def _convert(eqn: Any, x: Any) -> Any:
     dtype, weak = eqn.params["new_dtype"], eqn.params["weak_type"]
     t = typeof(x)
@@ -105,7 +94,7 @@ def _convert(eqn: Any, x: Any) -> Any:
     return convert_element_type(x, dtype=np.dtype(dtype), weak_type=bool(weak))
 
 
-@means("pvary dce_sink layout_constraint with_memory_space_constraint pin unpin")
+@walk.means("pvary dce_sink layout_constraint with_memory_space_constraint pin unpin")
 def _itself(eqn: Any, *values: Any) -> Any:
     """Return the operand: placement and copies of values cannot be controlled while tracing."""
     return list(values)[: len(eqn.outvars)]
@@ -113,43 +102,43 @@ def _itself(eqn: Any, *values: Any) -> Any:
 
 # --- shapes ---------------------------------------------------------------------------------------
 
-like("pad", padding_config="config")
-like("top_k", is_stable="")
+walk.like("pad", padding_config="config")
+walk.like("top_k", is_stable="")
 
 
-@means("broadcast_in_dim")
+@walk.means("broadcast_in_dim")
 def _broadcast(eqn: Any, x: Any) -> Any:
-    return repeated(x, plain(eqn.params["shape"]), eqn.params["broadcast_dimensions"])
+    return walk.repeated(x, walk.plain(eqn.params["shape"]), eqn.params["broadcast_dimensions"])
 
 
-@means("reshape")
+@walk.means("reshape")
 def _reshape(eqn: Any, x: Any) -> Any:
     order = eqn.params.get("dimensions")
     if order is not None:
-        x = PRIMITIVES["transpose"](x, permutation=plain(order))
-    return reshape(x, shape=plain(eqn.params["new_sizes"]))
+        x = PRIMITIVES["transpose"](x, permutation=walk.plain(order))
+    return reshape(x, shape=walk.plain(eqn.params["new_sizes"]))
 
 
-@means("slice")
+@walk.means("slice")
 def _slice(eqn: Any, x: Any) -> Any:
-    start, limit = plain(eqn.params["start_indices"]), plain(eqn.params["limit_indices"])
-    strides = plain(eqn.params["strides"] or (1,) * len(start))
+    start, limit = walk.plain(eqn.params["start_indices"]), walk.plain(eqn.params["limit_indices"])
+    strides = walk.plain(eqn.params["strides"] or (1,) * len(start))
     return PRIMITIVES["slice"](x, start=start, limit=limit, strides=strides)
 
 
-@means("stack")
+@walk.means("stack")
 def _stack(eqn: Any, *xs: Any) -> Any:
     return stack(xs, eqn.params["axis"])
 
 
-@means("unstack")
+@walk.means("unstack")
 def _unstack(eqn: Any, x: Any) -> Any:
     axis = eqn.params["axis"]
     parts = cut(x, sizes=(1,) * typeof(x).shape[axis], axis=axis)
     return [squeeze(part, dimensions=(axis,)) for part in parts]
 
 
-@means("tile")
+@walk.means("tile")
 def _tile(eqn: Any, x: Any) -> Any:
     (repeats,) = [v for v in eqn.params.values() if isinstance(v, tuple)]
     for axis, n in enumerate(repeats):
@@ -157,7 +146,7 @@ def _tile(eqn: Any, x: Any) -> Any:
     return x
 
 
-@means("empty empty2")
+@walk.means("empty empty2")
 def _empty(eqn: Any) -> Any:
     """Return zeros in place of uninitialized memory."""
     aval = eqn.outvars[0].aval
@@ -173,15 +162,15 @@ def _preferred(eqn: Any, x: Any) -> Any:
     return None if dtype is None or dtype == typeof(x).dtype else dtype
 
 
-@means("dot_general")
+@walk.means("dot_general")
 def _dot_general(eqn: Any, x: Any, y: Any) -> Any:
     p = eqn.params
-    out = lax.dot_general(x, y, plain(p["dimension_numbers"]), p["precision"], _preferred(eqn, x))
+    out = lax.dot_general(x, y, walk.plain(p["dimension_numbers"]), p["precision"], _preferred(eqn, x))
     dtype = eqn.outvars[0].aval.dtype
     return out if typeof(out).dtype == dtype else convert_element_type(out, dtype=dtype)
 
 
-@means("conv_general_dilated")
+@walk.means("conv_general_dilated")
 def _conv(eqn: Any, x: Any, y: Any) -> Any:
     """Name the axes: 0 examples, 1 input features, 2 output features, then spatial axes, then groups.
     Groups are the outer part of features or examples, so a reshape splits them off."""
@@ -203,8 +192,8 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
         y,
         **dict(zip(("lhs", "rhs", "out"), axes, strict=True)),
         spatial=spatial,
-        strides=plain(p["window_strides"]),
-        **{name: plain(p[name]) for name in ("padding", "lhs_dilation", "rhs_dilation")},
+        strides=walk.plain(p["window_strides"]),
+        **{name: walk.plain(p[name]) for name in ("padding", "lhs_dilation", "rhs_dilation")},
         **options,
     )
     return fold(made, places[2], 2) if groups > 1 else made
@@ -212,7 +201,7 @@ def _conv(eqn: Any, x: Any, y: Any) -> Any:
 
 # --- operations at computed indices ---------------------------------------------------------------
 
-like("dynamic_slice", slice_sizes="sizes")
+walk.like("dynamic_slice", slice_sizes="sizes")
 
 
 def _windows(
@@ -225,7 +214,7 @@ def _windows(
     indices = tuple([shared.get(j, n + j) for j in range(m)])
     rest, kept = iter(indices), iter([d for d in range(n) if d not in dropped and d not in batch])
     slices = tuple([next(kept) if k in windows else next(rest) for k in range(m + len(windows))])
-    return {"operand": tuple(range(n)), "indices": indices, "slices": slices, "indexed": plain(indexed)}
+    return {"operand": tuple(range(n)), "indices": indices, "slices": slices, "indexed": walk.plain(indexed)}
 
 
 def _promises(eqn: Any) -> dict[str, Any]:
@@ -233,7 +222,7 @@ def _promises(eqn: Any) -> dict[str, Any]:
     return promises(mode_of(p["mode"], PROMISE, ""), p["indices_are_sorted"], p["unique_indices"])
 
 
-@means("gather")
+@walk.means("gather")
 def _gather(eqn: Any, x: Any, i: Any) -> Any:
     d, sizes, how = eqn.params["dimension_numbers"], list(eqn.params["slice_sizes"]), _promises(eqn)
     for axis in d.operand_batching_dims:
@@ -243,10 +232,10 @@ def _gather(eqn: Any, x: Any, i: Any) -> Any:
     fill = eqn.params["fill_value"]
     if how["mode"] == FILL and fill is not None:
         how["fill"] = np.asarray(fill).item()
-    return gather(x, i, **axes, sizes=plain(sizes), **how)
+    return gather(x, i, **axes, sizes=walk.plain(sizes), **how)
 
 
-@means("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max")
+@walk.means("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max")
 def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
     d, name = eqn.params["dimension_numbers"], eqn.primitive.name
     roles = d.update_window_dims, d.inserted_window_dims, d.scatter_dims_to_operand_dims
@@ -260,15 +249,20 @@ def _scatter(eqn: Any, x: Any, i: Any, u: Any) -> Any:
         return PRIMITIVES[name.replace("-", "_")](x, i, u, **how)
     # lax.scatter_apply: the function of all elements, where something is scattered to
     t, count = typeof(x), np.dtype(np.int32)
-    each = jaxpr_as_fun(close(body))
+    each = jaxpr_as_fun(walk.close(body))
     for _ in t.shape:
         each = jax.vmap(each)
-    changed = Imported(*traced(each, [t, t]), "scatter_apply")([x, x])[0]
+    changed = walk.Imported(*walk.traced(each, [t, t]), "scatter_apply")([x, x])[0]
     zeros, ones = literal(0, ArrayType(t.shape, count)), literal(1, ArrayType(typeof(u).shape, count))
     return select_n(lt(0, PRIMITIVES["scatter_add"](zeros, i, ones, **how)), x, changed)
 
 
-# --- random keys: a program works on their data ---------------------------------------------------
+# --- random keys: a program works on their data, unless JAX checks that no key is used twice ------
+
+
+def _unless_checked(ours: walk.Meaning) -> walk.Meaning:
+    """Return a meaning that keeps JAX's operation while JAX checks keys (interop/key_reuse.py)."""
+    return lambda eqn, *values: (walk.opaque if flags.jax_debug_key_reuse else ours)(eqn, *values)
 
 
 def _generator(key: Any) -> dict[str, Any]:
@@ -287,44 +281,43 @@ def _wrapped(data: Any, key: Any) -> Any:
     return prims.random_wrap(data, impl=prims.impl_of(typeof(key).dtype))
 
 
-@means("random_seed")
+@walk.means("random_seed")
 def _seed(eqn: Any, seed: Any) -> Any:
     impl = _impl(eqn)
     return prims.random_wrap(prims.random_seed(seed, impl=impl), impl=impl)
 
 
-@means("random_wrap")
+@walk.means("random_wrap")
 def _wrap(eqn: Any, data: Any) -> Any:
     return prims.random_wrap(data, impl=_impl(eqn))
 
 
-@means("random_bits random_gamma random_split")
+@walk.means("random_bits random_gamma random_split")
+@_unless_checked
 def _draw(eqn: Any, key: Any, *values: Any) -> Any:
-    name, how = eqn.primitive.name, parameters(eqn, {}) | _generator(key)
+    name, how = eqn.primitive.name, walk.parameters(eqn, {}) | _generator(key)
     found = PRIMITIVES[name](prims.random_unwrap(key), *values, **how)
     return _wrapped(found, key) if name == "random_split" else found
 
 
-@means("random_fold_in")
+@walk.means("random_fold_in")
+@_unless_checked
 def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
     shape = eqn.outvars[0].aval.shape
-    key, number = spread(key, shape), spread(number, shape)
+    key, number = walk.spread(key, shape), walk.spread(number, shape)
     impl = prims.impl_of(typeof(key).dtype)
     how = {} if impl == prims.DEFAULT else {"impl": impl}
     return _wrapped(prims.random_fold_in(prims.random_unwrap(key), number, **how), key)
 
 
-@means("random_clone")
-def _cloned(eqn: Any, key: Any) -> Any:
-    """Return the same key; an operation if checking for reused keys."""
-    return opaque(eqn, key) if flags.jax_debug_key_reuse else key
+walk.means("random_clone")(_unless_checked(lambda eqn, key: key))
 
 
 _CALLS = itertools.count()
 
 
-@means("rng_uniform")
+@walk.means("rng_uniform")
 def _drawn(eqn: Any, low: Any, high: Any) -> Any:
     """An operation that is never merged with another: no two draw the same numbers."""
-    shape = plain(eqn.params["shape"])
+    shape = walk.plain(eqn.params["shape"])
     return PRIMITIVES["rng_uniform"](low, high, shape=shape, call=next(_CALLS))

@@ -13,19 +13,9 @@ import jax
 from jax._src.core import Primitive
 
 from functrans.caching import memo
+from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.opaque import Body
-from functrans.interop.jaxprs.walk import (
-    Flat,
-    OneEquation,
-    close,
-    constants_of,
-    kind_of,
-    means,
-    program,
-    repeated,
-    run,
-    with_variables,
-)
+from functrans.interop.jaxprs.walk import Flat
 from functrans.ir.program import Equation, Literal, Program, hoist_constants
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.primitives.calls.checkpoint import checkpoint
@@ -57,15 +47,15 @@ _SHORT = 6  # most equations of a call that is inlined
 _WITH_RULES = ("custom_jvp_call", "custom_vjp_call")
 
 
-@means("jit closed_call call eval_jaxpr custom_partitioning")
+@walk.means("jit closed_call call eval_jaxpr custom_partitioning")
 def _call(eqn: Any, *operands: Any) -> Any:
     p = eqn.params
-    closed = close(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
+    closed = walk.close(p.get("jaxpr") or p.get("call_jaxpr") or p["call"])
     values = _laid_out(operands, p.get("in_shardings", ()))
     if _is_written_out(closed.jaxpr, is_inlined(p.get("inline"))):
-        outs = run(closed.jaxpr, constants_of(closed), values)
+        outs = walk.run(closed.jaxpr, walk.constants_of(closed), values)
     else:
-        made, consts = program(closed, p.get("name", ""))
+        made, consts = walk.program(closed, p.get("name", ""))
         outs = jit(*consts, *values, program=made)
     return _laid_out(outs, p.get("out_shardings", ()))
 
@@ -90,7 +80,7 @@ def _laid_out(values: Sequence[Any], shardings: Sequence[Any]) -> Sequence[Any]:
     ]
 
 
-@means("functrans functrans_calling")
+@walk.means("functrans functrans_calling")
 def _ours(eqn: Any, *values: Any) -> Any:
     """Bind a functrans program that a JAX function calls; its constants come first."""
     made, _ = hoist_constants(eqn.params["program"])
@@ -115,10 +105,10 @@ def _without_types(program: Program) -> Program:
 # --- calls that are computed again ----------------------------------------------------------------
 
 
-@means("remat2")
+@walk.means("remat2")
 def _checkpoint(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    made, consts = program(close(p["jaxpr"]), "checkpoint")
+    made, consts = walk.program(walk.close(p["jaxpr"]), "checkpoint")
     if p.get("differentiated"):  # recomputed in the backward pass, not now
         if p["prevent_cse"]:
             values = optimization_barrier(*values)
@@ -172,19 +162,19 @@ def _numbers(*, lhs: Any, rhs: Any, out: Any, **_: Any) -> Any:
 # --- choices --------------------------------------------------------------------------------------
 
 
-@means("cond")
+@walk.means("cond")
 def _cond(eqn: Any, index: Any, *values: Any) -> Any:
     branches = eqn.params["branches"]
     known = getattr(index, "ref", None)
     if isinstance(known, Literal):
         which: Any = known.value
         chosen = branches[min(max(int(which), 0), len(branches) - 1)]
-        return run(chosen.jaxpr, constants_of(chosen), values)
-    consts, programs = with_common_captures([program(b, f"branch_{i}") for i, b in enumerate(branches)])
+        return walk.run(chosen.jaxpr, walk.constants_of(chosen), values)
+    consts, programs = with_common_captures([walk.program(b, f"branch_{i}") for i, b in enumerate(branches)])
     return choose(cast(index, INDEX.dtype), *consts, *values, branches=tuple(programs))
 
 
-@means("platform_index")
+@walk.means("platform_index")
 def _platform(eqn: Any) -> Any:
     """The index of the group of platforms that contains the one compiled for; None matches any. It is known
     if the others are of Pallas, for which no program of ours is compiled."""
@@ -201,10 +191,10 @@ _OF_PALLAS = frozenset(["mosaic"])
 # --- loops ----------------------------------------------------------------------------------------
 
 
-@means("scan")
+@walk.means("scan")
 def _scan(eqn: Any, *values: Any) -> Any:
     p = eqn.params
-    made, consts = program(p["jaxpr"], "body")
+    made, consts = walk.program(p["jaxpr"], "body")
     if "num_consts" in p:
         constant, carried = p["num_consts"], p["num_carry"]
     else:  # from JAX 0.11 on the operands are grouped by trees
@@ -225,12 +215,12 @@ def _scan(eqn: Any, *values: Any) -> Any:
     )
 
 
-@means("while")
+@walk.means("while")
 def _while(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     n, m = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
-    test, test_consts = program(p["cond_jaxpr"], "cond")
-    body, body_consts = program(p["body_jaxpr"], "body")
+    test, test_consts = walk.program(p["cond_jaxpr"], "cond")
+    body, body_consts = walk.program(p["body_jaxpr"], "body")
     first, fixed = [*test_consts, *values[:n]], [*body_consts, *values[n:m]]
     if test.out_types[0].shape:
         test, body = _one_by_one(test, body, len(first), len(fixed))
@@ -252,7 +242,7 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
         first, fixed, carry = values[:n], values[n : n + m], values[n + m :]
         going = evaluate(test, [*first, *carry])[0]
         new = evaluate(body, [*fixed, *carry])
-        masks = [repeated(going, typeof(x).shape, axes) for x in carry]
+        masks = [walk.repeated(going, typeof(x).shape, axes) for x in carry]
         return [select_n(mask, x, y) for mask, x, y in zip(masks, carry, new, strict=True)]
 
     types = [*test.in_types[:n], *body.in_types[:m], *body.in_types[m:]]
@@ -262,7 +252,7 @@ def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, 
 # --- solvers --------------------------------------------------------------------------------------
 
 
-@means("custom_linear_solve")
+@walk.means("custom_linear_solve")
 def _linear_solve(eqn: Any, *values: Any) -> Any:
     """Our operation has one list of constants for all its programs, JAX's has one for each."""
     names = ("matvec", "vecmat", "solve", "transpose_solve")
@@ -271,7 +261,7 @@ def _linear_solve(eqn: Any, *values: Any) -> Any:
         closed = getattr(eqn.params["jaxprs"], name)
         mine = [*islice(rest, getattr(eqn.params["const_lengths"], name))]
         if closed is not None:
-            made, consts = program(closed, name)
+            made, consts = walk.program(closed, name)
             parts[name] = made, [*consts, *mine]
     shared, programs = with_common_captures([*parts.values()])
     given = dict.fromkeys(names) | dict(zip(parts, programs, strict=True))
@@ -283,18 +273,18 @@ def _linear_solve(eqn: Any, *values: Any) -> Any:
 # obtained by running JAX's own transformations (walk.py), and become rules of ours.
 
 
-class Call(OneEquation):
+class Call(walk.OneEquation):
     """An equation that calls a function with a custom rule, as a function of all its operands, equal ones
     and literals too; `closed` is the function's jaxpr."""
 
     def __init__(self, eqn: Any, closed: Any):
         known = closed.jaxpr.debug_info
-        super().__init__(with_variables(eqn), known.func_name or eqn.primitive.name, known)
+        super().__init__(walk.with_variables(eqn), known.func_name or eqn.primitive.name, known)
         self.closed = closed
 
     def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
         """Bind our operation for the equation, and return its results."""
-        made, consts = program(self.closed, self.name)
+        made, consts = walk.program(self.closed, self.name)
         params: dict[str, Any] = {"program": made, "rule": rule}
         if consts:
             params["n_consts"] = len(consts)
@@ -325,7 +315,7 @@ class Call(OneEquation):
         n = len(self.outputs)
         k = len(rule.kinds) - n
         pullback_tree = rule.out_tree.children()[1]
-        moving = [kind_of(self.outputs[i].aval) for i in self.moving]
+        moving = [walk.kind_of(self.outputs[i].aval) for i in self.moving]
         places = [i for i, a in enumerate(active) if a]
 
         def backward(*values: Any) -> Any:
@@ -356,29 +346,29 @@ class Call(OneEquation):
 # --- their table ----------------------------------------------------------------------------------
 
 
-@means("custom_jvp_call")
+@walk.means("custom_jvp_call")
 def _custom_jvp(eqn: Any, *values: Any) -> Any:
     call = Call(eqn, eqn.params["call_jaxpr"])
     return call.bind(custom_jvp_call, values, JvpRule(call.jvp, call.name))
 
 
-@means("custom_vjp_call linear_call")
+@walk.means("custom_vjp_call linear_call")
 def _custom_vjp(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     call = Call(eqn, p.get("call_jaxpr") or p["callee"])
     return call.bind(custom_vjp_call, values, VjpRule(call.vjp, call.name, linear="callee" in p))
 
 
-@means("custom_vmap_call")
+@walk.means("custom_vmap_call")
 def _custom_vmap(eqn: Any, *values: Any) -> Any:
     call = Call(eqn, eqn.params["call"])
     return call.bind(custom_vmap_call, values, BatchRule(call.batched, call.name))
 
 
-@means("custom_lin")
+@walk.means("custom_lin")
 def _custom_lin(eqn: Any, *values: Any) -> Any:
     """The derivative of a custom_vjp function, from residuals and tangents: bwd transposed."""
-    eqn = with_variables(eqn)
+    eqn = walk.with_variables(eqn)
     body = Body(eqn)
     tangents = set(eqn.invars[eqn.params["num_res"] :])
     linear = tuple([v in tangents for v in body.inputs])

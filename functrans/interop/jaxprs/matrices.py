@@ -5,20 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from functrans.interop.jaxprs.walk import (
-    close,
-    exactly,
-    known_value,
-    like,
-    means,
-    number,
-    opaque,
-    parameters,
-    plain,
-    program,
-    run,
-    type_of_aval,
-)
+from functrans.interop.jaxprs import walk
 from functrans.ir.program import PRIMITIVES, Program
 from functrans.ir.types import dtype_class
 from functrans.primitives.elementwise.families import add, mul
@@ -28,7 +15,7 @@ from functrans.trace import stage, typeof
 
 # --- linear algebra -------------------------------------------------------------------------------
 
-like("qr", use_magma="")
+walk.like("qr", use_magma="")
 
 
 def _part(x: Any, span: Any, axis: int) -> Any:
@@ -36,22 +23,22 @@ def _part(x: Any, span: Any, axis: int) -> Any:
     return x if span is None else slice_axis(x, typeof(x).ndim + axis, *span)
 
 
-@means("eigh")
+@walk.means("eigh")
 def _eigh(eqn: Any, x: Any) -> Any:
-    how = parameters(eqn, {"algorithm": "implementation"})  # the name differs between JAX versions
+    how = walk.parameters(eqn, {"algorithm": "implementation"})  # the name differs between JAX versions
     span = how.pop("subset_by_index", None)
     return [_part(y, span, -1) for y in PRIMITIVES["eigh"](x, **how)]
 
 
-@means("svd")
+@walk.means("svd")
 def _svd(eqn: Any, x: Any) -> Any:
-    how, (m, n) = parameters(eqn, {}), typeof(x).shape[-2:]
+    how, (m, n) = walk.parameters(eqn, {}), typeof(x).shape[-2:]
     span = how.pop("subset_by_index", None)
     found = PRIMITIVES["svd"](x, **how | {"full_matrices": how["full_matrices"] and m != n})
     return [_part(y, span, d) for y, d in zip(found, (-1, -1, -2), strict=False)]  # s, u, v^H
 
 
-@means("symmetric_product")
+@walk.means("symmetric_product")
 def _symmetric_product(eqn: Any, a: Any, c: Any) -> Any:
     """alpha a a^T + beta c; here it can be differentiated."""
     made = mul(einsum("ij,kj->ik", a, a), eqn.params["alpha"])
@@ -65,13 +52,13 @@ _WINDOW = ("window_dimensions", "window_strides", "padding", "base_dilation", "w
 
 def _window(eqn: Any) -> dict[str, Any]:
     once = (1,) * len(eqn.params["window_dimensions"])
-    return {k: plain(eqn.params.get(k, once)) for k in _WINDOW}
+    return {k: walk.plain(eqn.params.get(k, once)) for k in _WINDOW}
 
 
-like("fft", fft_type="kind", fft_lengths="lengths")
+walk.like("fft", fft_type="kind", fft_lengths="lengths")
 
 
-@means("select_and_gather_add select_and_scatter_add")
+@walk.means("select_and_gather_add select_and_scatter_add")
 def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
     select = eqn.params["select_prim"].name
     return PRIMITIVES[eqn.primitive.name](x, y, select=select, **_window(eqn))
@@ -80,28 +67,28 @@ def _select_in_windows(eqn: Any, x: Any, y: Any) -> Any:
 _FOLDS = {"add": "sum", "max": "max", "min": "min"}  # operation of a computation -> reduction
 
 
-@means("reduce_window")
+@walk.means("reduce_window")
 def _reduce_window(eqn: Any, *values: Any) -> Any:
     p = eqn.params
     body = _computation(p["jaxpr"], p["consts"])
     if body is None:
-        return opaque(eqn, *values)
+        return walk.opaque(eqn, *values)
     name = _fold(body, values)
     if name is not None:
         return PRIMITIVES[f"reduce_window_{name}"](values[0], **_window(eqn))
     return PRIMITIVES["reduce_window"](*values, computation=body, **_window(eqn))
 
 
-@means("reduce")
+@walk.means("reduce")
 def _reduce(eqn: Any, *values: Any) -> Any:
     """A general reduction as one window as large as the axes, which can be differentiated."""
     axes, shape = eqn.params["dimensions"], typeof(values[0]).shape
     body = _computation(eqn.params["jaxpr"].jaxpr, eqn.params["jaxpr"].consts)
     if body is None or 0 in shape:
-        return opaque(eqn, *values)
+        return walk.opaque(eqn, *values)
     name = _fold(body, values)
     if name is not None:
-        return PRIMITIVES[f"reduce_{name}"](values[0], axes=plain(axes))
+        return PRIMITIVES[f"reduce_{name}"](values[0], axes=walk.plain(axes))
     n, once = len(shape), (1,) * len(shape)
     folded = PRIMITIVES["reduce_window"](
         *values,
@@ -118,15 +105,15 @@ def _reduce(eqn: Any, *values: Any) -> Any:
 def _computation(jaxpr: Any, consts: Sequence[Any]) -> Program | None:
     """Return a computation on scalars as a program; None if it closes over arrays."""
     if not consts:
-        return program(close(jaxpr), "computation")[0]
+        return walk.program(walk.close(jaxpr), "computation")[0]
     if any([v.aval.shape for v in jaxpr.constvars]):
         return None
 
     def body(*values: Any) -> list[Any]:
-        known = [number(x, v.aval) for x, v in zip(consts, jaxpr.constvars, strict=True)]
-        return exactly(run(jaxpr, known, values), [v.aval for v in jaxpr.outvars])
+        known = [walk.number(x, v.aval) for x, v in zip(consts, jaxpr.constvars, strict=True)]
+        return walk.exactly(walk.run(jaxpr, known, values), [v.aval for v in jaxpr.outvars])
 
-    return stage(body, [type_of_aval(v.aval) for v in jaxpr.invars], "computation")
+    return stage(body, [walk.type_of_aval(v.aval) for v in jaxpr.invars], "computation")
 
 
 def _fold(body: Program, values: Sequence[Any]) -> str | None:
@@ -138,5 +125,5 @@ def _fold(body: Program, values: Sequence[Any]) -> str | None:
     mine = e.outputs[0] is body.outputs[0] and set(e.inputs) == set(body.inputs)
     if not mine or e.primitive.name not in _FOLDS or dtype_class(t.dtype) in ("bool", "complex"):
         return None
-    value, name = known_value(start), _FOLDS[e.primitive.name]
+    value, name = walk.known_value(start), _FOLDS[e.primitive.name]
     return name if value is not None and value == PRIMITIVES[f"reduce_{name}"].start(t.dtype) else None

@@ -14,15 +14,8 @@ from itertools import compress
 from typing import Any
 
 import jax
+from jax._src import core
 from jax._src.api import jit as jax_jit
-from jax._src.core import (
-    DebugInfo,
-    DropVar,
-    NamedAxisEffect,
-    internal_mutable_array_effect,
-    jaxpr_as_fun,
-    jaxprs_in_params,
-)
 from jax._src.dispatch import get_intermediate_shardings, jaxpr_has_prim_requiring_devices
 from jax._src.effects import ordered_effects
 from jax._src.hijax import call_hi_primitive_p
@@ -32,22 +25,7 @@ from jax._src.state.discharge import discharge_state
 from functrans import errors, runtime
 from functrans.backends import xla
 from functrans.caching import Cache, exactly
-from functrans.interop.jaxprs.walk import (
-    OTHER,
-    WHOLE,
-    Flat,
-    Imported,
-    OneEquation,
-    abstract,
-    close,
-    constants_of,
-    in_jaxpr,
-    makes_arrays,
-    means,
-    run,
-    source_of,
-    traced,
-)
+from functrans.interop.jaxprs import walk
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
@@ -60,15 +38,17 @@ from functrans.trace import evaluate, stage, state, typeof
 Active = tuple[bool, ...]
 
 
-class Body(OneEquation):
+class Body(walk.OneEquation):
     """One equation in the form that `jax_call` takes; see primitives/calls/jax_call.py."""
 
     def __init__(self, eqn: Any):
         name = eqn.primitive.name
-        super().__init__(eqn, name, DebugInfo("jax_call", name, None, None))
+        super().__init__(eqn, name, core.DebugInfo("jax_call", name, None, None))
         self.equation = eqn
-        effects = [e for e in eqn.effects if not isinstance(e, NamedAxisEffect)]
-        self.axes: frozenset[Any] = frozenset([e.name for e in eqn.effects if isinstance(e, NamedAxisEffect)])
+        effects = [e for e in eqn.effects if not isinstance(e, core.NamedAxisEffect)]
+        self.axes: frozenset[Any] = frozenset(
+            [e.name for e in eqn.effects if isinstance(e, core.NamedAxisEffect)]
+        )
         self.calls: Calls = Calls(
             bool(effects) or jaxpr_has_prim_requiring_devices(self.closed_alone.jaxpr),
             frozenset(effects),
@@ -94,7 +74,7 @@ class Body(OneEquation):
 
         def made() -> Program:
             alone = self.by(partial(fun, **self.equation.params))
-            found = Imported(*traced(alone, self.types), self.name)
+            found = walk.Imported(*walk.traced(alone, self.types), self.name)
             program, n = found.program, len(found.consts)
             consts, inputs = program.inputs[:n], program.inputs[n:]
             return closed(program.replace(inputs=inputs, constants=consts, values=found.consts))
@@ -123,11 +103,11 @@ class Body(OneEquation):
 
     # --- rules
 
-    def pushed(self, active: Active) -> Imported:
+    def pushed(self, active: Active) -> walk.Imported:
         """Return: primals, active tangents -> results, tangents of the inexact results."""
         return self.rule("differentiated", ("jvp", active), *self.pushing(active))
 
-    def linearized(self, active: Active) -> tuple[Imported, Imported]:
+    def linearized(self, active: Active) -> tuple[walk.Imported, walk.Imported]:
         """Return: primals -> results, residuals; and residuals, tangents -> tangents."""
 
         def forward(*primals: Any) -> Any:
@@ -152,7 +132,7 @@ class Body(OneEquation):
         push = self.rule("linearized", ("push", active), pushed, [*types, *compress(self.types, active)])
         return run, push
 
-    def transposed(self, linear: Active) -> Imported:
+    def transposed(self, linear: Active) -> walk.Imported:
         """Return: nonlinear operands, cotangents of the inexact results -> cotangents of the linear
         operands."""
         n = len(linear) - sum(linear)
@@ -165,19 +145,21 @@ class Body(OneEquation):
                 outs = fun(*moving)
                 return [outs[i] for i in self.moving]
 
-            given = map(abstract, compress(self.types, linear))
+            given = map(walk.abstract, compress(self.types, linear))
             return jax.linear_transpose(forth, *given)(list(values[n:]))
 
         known = [t for t, lin in zip(self.types, linear, strict=True) if not lin]
         types = [*known, *[self.out_types[i] for i in self.moving]]
         return self.rule("transposed", ("transpose", linear), back, types)
 
-    def batched(self, t: Any, dims: tuple[int | None, ...]) -> tuple[Imported, list[int | None]]:
+    def batched(self, t: Any, dims: tuple[int | None, ...]) -> tuple[walk.Imported, list[int | None]]:
         """Return: operands, batched along `dims` -> results; and their batch axes."""
         names = {"axis_name": t.axis_name, "spmd_axis_name": t.spmd_axis_name or None}
         return self.told("batched", lambda: self.mapped(self.fun, dims, t.size, **names))
 
-    def rule(self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]) -> Imported:
+    def rule(
+        self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]
+    ) -> walk.Imported:
         """Return what a rule of JAX's computes, imported once."""
         return self.told(done, lambda: self.imported(key, function, types))
 
@@ -192,7 +174,7 @@ class Body(OneEquation):
             reason = str(error).strip() or f"JAX raises {type(error).__name__} without a reason"
             raise errors.MissingRule(
                 f"the JAX operation {self.name} cannot be {done}: {reason}\nIt comes from\n"
-                f"    {describe(source or source_of(self.equation) or user_source())}\n"
+                f"    {describe(source or walk.source_of(self.equation) or user_source())}\n"
                 "It uses JAX's own rules, so functrans can transform it only where JAX can. "
                 "Give the function that uses it a custom rule (custom_jvp, custom_vjp, "
                 "custom_vmap), or pass it stop_gradient(x)."
@@ -201,7 +183,7 @@ class Body(OneEquation):
 
 def _push_by(types: Any, back: Any, *tangents: Any) -> Any:
     """Return the tangents of results by the transpose of a pullback."""
-    return jax.linear_transpose(lambda *cts: back([*cts]), *map(abstract, types))(tangents)
+    return jax.linear_transpose(lambda *cts: back([*cts]), *map(walk.abstract, types))(tangents)
 
 
 # --- what JAX lowers ------------------------------------------------------------------------------
@@ -245,7 +227,7 @@ def programs_in(jaxpr: Any) -> Iterator[Program]:
     for e in jaxpr.eqns:
         if e.primitive in xla.PRIMITIVES:
             yield e.params["program"]
-        for inner in jaxprs_in_params(e.params):
+        for inner in core.jaxprs_in_params(e.params):
             yield from programs_in(inner)
 
 
@@ -268,28 +250,28 @@ def signature(eqn: Any) -> tuple[Any, ...]:
     for v in eqn.invars:
         literal = hasattr(v, "val")
         inputs.append((exactly(v.val) if literal else number.setdefault(v, len(number)), v.aval))
-    outputs = [(isinstance(v, DropVar), v.aval) for v in eqn.outvars]
+    outputs = [(isinstance(v, core.DropVar), v.aval) for v in eqn.outvars]
     params = [(k, exactly(v)) for k, v in sorted(eqn.params.items())]
     return (eqn.primitive, *inputs, *outputs, *params, eqn.ctx, settings())
 
 
-@means(OTHER)
-def _other(eqn: Any, *values: Any) -> Flat:
+@walk.means(walk.OTHER)
+def _other(eqn: Any, *values: Any) -> walk.Flat:
     kind = jax.core.ShapedArray
     if not all([isinstance(v.aval, kind) for v in (*eqn.invars, *eqn.outvars)]):
         raise no_arrays(eqn)
-    body = body_of(in_jaxpr(eqn))
+    body = body_of(walk.in_jaxpr(eqn))
     return body.results(jax_call(*body.operands(values), body=body))
 
 
-@means("call_hi_primitive")
-def _high_level(eqn: Any, *values: Any) -> Flat:
+@walk.means("call_hi_primitive")
+def _high_level(eqn: Any, *values: Any) -> walk.Flat:
     """A high-level operation of JAX: expanded if its results have no derivative, which an expansion
     may lose."""
     if any([is_inexact(getattr(v.aval, "dtype", "float32")) for v in eqn.outvars]):
         return _other(eqn, *values)
-    closed, _ = traced(partial(call_hi_primitive_p.to_lojax, **eqn.params), [typeof(x) for x in values])
-    return run(closed.jaxpr, constants_of(closed), values)
+    closed, _ = walk.traced(partial(call_hi_primitive_p.to_lojax, **eqn.params), [typeof(x) for x in values])
+    return walk.run(closed.jaxpr, walk.constants_of(closed), values)
 
 
 def no_arrays(eqn: Any) -> errors.NotSupported:
@@ -297,7 +279,7 @@ def no_arrays(eqn: Any) -> errors.NotSupported:
     kinds = [str(v.aval) for v in (*eqn.invars, *eqn.outvars)]
     return errors.NotSupported(
         f"the JAX operation {eqn.primitive.name} ({', '.join(kinds)}) has operands or results that "
-        f"are not arrays, at\n    {describe(source_of(eqn) or user_source())}\n"
+        f"are not arrays, at\n    {describe(walk.source_of(eqn) or user_source())}\n"
         "Put all that uses them into one jax.jit function whose arguments and results are arrays: "
         "functrans treats it as a whole."
     )
@@ -306,19 +288,19 @@ def no_arrays(eqn: Any) -> errors.NotSupported:
 # --- what is no array -----------------------------------------------------------------------------
 
 
-@means(WHOLE)
-def _whole(jaxpr: Any, *values: Any) -> Flat:
+@walk.means(walk.WHOLE)
+def _whole(jaxpr: Any, *values: Any) -> walk.Flat:
     """A jaxpr with values that are not arrays. References to memory become the values in them; any
     other equation becomes one call of JAX."""
-    names = DebugInfo("jax_call", jaxpr.debug_info.func_src_info, None, None)
+    names = core.DebugInfo("jax_call", jaxpr.debug_info.func_src_info, None, None)
     inputs = [*jaxpr.constvars, *jaxpr.invars]
-    closed = close(jaxpr.replace(constvars=[], invars=inputs, debug_info=names))
-    if internal_mutable_array_effect in jaxpr.effects:
+    closed = walk.close(jaxpr.replace(constvars=[], invars=inputs, debug_info=names))
+    if core.internal_mutable_array_effect in jaxpr.effects:
         closed = discharge_state(closed)
-        if makes_arrays(closed.jaxpr):
-            return run(closed.jaxpr, constants_of(closed), values)
+        if walk.makes_arrays(closed.jaxpr):
+            return walk.run(closed.jaxpr, walk.constants_of(closed), values)
     returned = [v for v in jaxpr.outvars if not isinstance(v.aval, jax.core.ShapedArray)]
     if returned:
         raise no_arrays(next(e for e in jaxpr.eqns if returned[0] in e.outvars))
-    called, _ = traced(jax_jit(jaxpr_as_fun(closed)), [typeof(x) for x in values])
-    return run(called.jaxpr, constants_of(called), values, lambda eqn, xs: _other(eqn, *xs))
+    called, _ = walk.traced(jax_jit(core.jaxpr_as_fun(closed)), [typeof(x) for x in values])
+    return walk.run(called.jaxpr, walk.constants_of(called), values, lambda eqn, xs: _other(eqn, *xs))

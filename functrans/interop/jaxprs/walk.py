@@ -276,8 +276,7 @@ _PROGRAMS = CachePerFunction("jaxprs as programs", 2)
 
 
 def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
-    """Return `converted`, made once per jaxpr, since JAX passes the same jaxpr to each call of a
-    function."""
+    """Return `converted`, made once per jaxpr, since JAX passes the same jaxpr to each call of a function."""
     known = _PROGRAMS.of(closed)
     found = known.get("program")
     return known.keep("program", converted(closed, name)) if found is None else found
@@ -365,8 +364,7 @@ def with_variables(eqn: Any) -> Any:
 
 
 class OneEquation:
-    """One equation with its rules, as a JAX function `fun` of its distinct operands, without
-    literals."""
+    """One equation with its rules, as a JAX function `fun` of its distinct operands, without literals."""
 
     atoms: Any
     all_outputs: Any

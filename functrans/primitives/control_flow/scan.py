@@ -19,6 +19,7 @@ import numpy as np
 from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var, hoist_constants, prune
 from functrans.ir.types import ArrayType, is_key_dtype
+from functrans.primitives import dependence
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, is_zero, sum_of
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import (
@@ -33,19 +34,6 @@ from functrans.primitives.control_flow.loop_layout import (
     with_zeros,
 )
 from functrans.primitives.control_flow.predictive_commoning import commoned
-from functrans.primitives.dependence import (
-    depending,
-    fewest,
-    or_zeros,
-    reached_outputs,
-    reading,
-    restricted,
-    silent,
-    smaller,
-    spread,
-    take,
-    transposes_zeros,
-)
 from functrans.primitives.random.bits import word_type
 from functrans.trace import evaluate, literal, stage, typeof
 
@@ -143,7 +131,7 @@ class Scan(HigherOrderPrimitive):
         needed = (*layout.operands(active)[1], *[False] * (len(program.outputs) - layout.carry))
         moved = [dx for (dx,) in with_zeros(primals, series, patterns)]
         outs, moving = self._linearize(t, primals, moved, active, needed, params)
-        return outs, spread(moving, [a for (a,) in after])
+        return outs, dependence.spread(moving, [a for (a,) in after])
 
     def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
         program, layout = params["program"], LoopLayout.of(params)
@@ -180,7 +168,7 @@ class Scan(HigherOrderPrimitive):
         held = [(v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
-        names = spread(linear.inputs[len(kinds) :], active)
+        names = dependence.spread(linear.inputs[len(kinds) :], active)
         pairs = layout.operands([*zip(names, given, strict=True)])
         moving = [[(v, dx) for v, dx in group if v is not None] for group in pairs]
         if not linear.outputs:
@@ -198,7 +186,7 @@ class Scan(HigherOrderPrimitive):
         return outs, found
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
-        program, layout = silent(params["program"]), LoopLayout.of(params)
+        program, layout = dependence.silent(params["program"]), LoopLayout.of(params)
         params = {**params, "program": program}
         given = [isinstance(x, LinearInput) for x in args]
         linear = linear_inputs(program, given, layout)
@@ -211,7 +199,7 @@ class Scan(HigherOrderPrimitive):
         fixed = [x for x, lin in zip(consts, of_consts, strict=True) if not lin]
         read = [x for x, lin in zip(arrays, of_arrays, strict=True) if not lin]
         inputs, state, _ = layout.operands(program.inputs)
-        start = list(compress(or_zeros(ends, [v.type for v in state]), of_carry))
+        start = list(compress(dependence.or_zeros(ends, [v.type for v in state]), of_carry))
         sums = [literal(0, v.type) for v, lin in zip(inputs, of_consts, strict=True) if lin]
         counts = len(fixed), len(counters) + len(read), len(start), len(sums)
         found = self(
@@ -229,7 +217,7 @@ class Scan(HigherOrderPrimitive):
                 "reverse": not params.get("reverse", False),
             },
         )
-        return [c if was else None for c, was in zip(spread(found, linear), given, strict=True)]
+        return [c if was else None for c, was in zip(dependence.spread(found, linear), given, strict=True)]
 
     def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
@@ -238,9 +226,9 @@ class Scan(HigherOrderPrimitive):
         if not any(mine):
             return []
         wanted = [*mine, *[False] * (len(program.outputs) - layout.carry)]
-        consts, _, arrays = layout.operands(reading(program, wanted))
+        consts, _, arrays = layout.operands(dependence.reading(program, wanted))
         read, n, k = [*consts, *mine, *arrays], sum(consts), sum(mine)
-        step = restricted(program, read, wanted)
+        step = dependence.restricted(program, read, wanted)
         step = step.replace(outputs=[*step.outputs, *step.inputs[n : n + k]])
         return self(*compress(args, read), **{**params, "program": step, "consts": n, "carry": k})[k:]
 
@@ -271,7 +259,7 @@ class Scan(HigherOrderPrimitive):
             return [True]
         program, layout = params["program"], LoopLayout.of(params)
         linear = linear_inputs(program, moving, layout)
-        written = layout.results(reached_outputs(program, linear))[1]
+        written = layout.results(dependence.reached_outputs(program, linear))[1]
         return [*layout.operands(linear)[1], *written]
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
@@ -280,7 +268,7 @@ class Scan(HigherOrderPrimitive):
         carried, written = layout.results(wanted)
         while True:  # until no more of the carry is needed for the rest of it
             outputs = [*carried, *written]
-            consts, state, arrays = layout.operands(reading(program, outputs))
+            consts, state, arrays = layout.operands(dependence.reading(program, outputs))
             more = [c or r for c, r in zip(carried, state, strict=True)]
             if more == carried:
                 break
@@ -291,11 +279,11 @@ class Scan(HigherOrderPrimitive):
             for v, w, out in zip(equation.outputs, wanted, outputs, strict=True)
             if out
         ]
-        return smaller(
+        return dependence.smaller(
             equation,
             read,
             variables,
-            program=restricted(program, read, outputs),
+            program=dependence.restricted(program, read, outputs),
             consts=sum(consts),
             carry=sum(carried),
         )
@@ -309,7 +297,7 @@ class Scan(HigherOrderPrimitive):
 
     def transposes_zeros(self, params: dict[str, Any]) -> bool:
         """As in JAX, the cotangents of a carry are arrays, also where they are zero."""
-        return params["carry"] > 0 and transposes_zeros(params["program"])
+        return params["carry"] > 0 and dependence.transposes_zeros(params["program"])
 
 
 scan: Scan = Scan()
@@ -331,7 +319,7 @@ def linear_inputs(program: Program, given: Sequence[bool], layout: LoopLayout) -
     consts, carry, arrays = layout.operands(given)
     while True:
         linear = [*consts, *carry, *arrays]
-        moved = depending(program.equations, compress(program.inputs, linear))
+        moved = dependence.depending(program.equations, compress(program.inputs, linear))
         after = [a or v in moved for a, v in zip(carry, program.outputs, strict=False)]
         if after == carry:
             return linear
@@ -356,8 +344,8 @@ def _by_step(
     found = {v: ("out", i) for i, v in enumerate(forward.outputs[layout.carry : n_out], layout.carry)}
     found.update({v: ("array", i) for i, v in enumerate(slices, layout.fixed)})
     found.update({v: ("const", i) for i, v in enumerate(inputs)})
-    needed = take(part.residuals, forward.inputs, forward.outputs[:n_out], forward.outputs[n_out:])
-    kept, linear = fewest(forward, needed, part.linear, [*found, *invariant])
+    needed = dependence.take(part.residuals, forward.inputs, forward.outputs[:n_out], forward.outputs[n_out:])
+    kept, linear = dependence.fewest(forward, needed, part.linear, [*found, *invariant])
     early = [v for v in kept if v not in found and v in invariant]
     stacked = [v for v in kept if v not in found and v not in invariant]
     found.update({v: ("invariant", i) for i, v in enumerate(early)})

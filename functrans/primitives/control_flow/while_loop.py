@@ -20,6 +20,7 @@ from functrans.caching import memo, memo_as
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
+from functrans.primitives import dependence
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
 from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.control_flow.cond import choose, only_where
@@ -37,16 +38,6 @@ from functrans.primitives.control_flow.loop_layout import (
 )
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
-from functrans.primitives.dependence import (
-    or_zeros,
-    reached_outputs,
-    reading,
-    restricted,
-    silent,
-    smaller,
-    spread,
-    take,
-)
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.trace import bind_in, evaluate, literal, stage, typeof
@@ -128,7 +119,7 @@ class While(HigherOrderPrimitive):
         if t.linear is None:
             return t.along(self, primals, tangents, params)
         outs, count = _counted(t, primals, params)
-        body = silent(body)  # its effects happened in the forward pass
+        body = dependence.silent(body)  # its effects happened in the forward pass
         moving = tangent_loop(
             count,
             *primals[n:],
@@ -138,7 +129,7 @@ class While(HigherOrderPrimitive):
             consts=m,
             moving=sum(active[:m]),
         )
-        return outs, spread(moving, active[m:])
+        return outs, dependence.spread(moving, active[m:])
 
     def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
         cond, body, first, m = (params[name] for name in ("cond", "body", "cond_consts", "body_consts"))
@@ -160,7 +151,11 @@ class While(HigherOrderPrimitive):
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         given = [isinstance(x, LinearInput) for x in args]
-        params = {**params, "body": silent(params["body"]), "cond": silent(params["cond"])}
+        params = {
+            **params,
+            "body": dependence.silent(params["body"]),
+            "cond": dependence.silent(params["cond"]),
+        }
         first, consts, state = while_operands(args, params)
         n, m = len(first), len(consts)
         linear, tested = self.moved(params, given)
@@ -172,7 +167,7 @@ class While(HigherOrderPrimitive):
                 "loop with a static number of steps."
             )
         known = [not lin for lin in linear]
-        value = restricted(params["body"], known, known[m:])
+        value = dependence.restricted(params["body"], known, known[m:])
         push = memo(params["body"], _linear_part, tuple(linear), m)
         fixed, still = [*compress(consts, known)], [*compress(state, known[m:])]
         inputs = params["cond"].inputs
@@ -188,7 +183,7 @@ class While(HigherOrderPrimitive):
             [count, *fixed, *still, *compress(args[n:], linear)],
             {"body": value, "push": push, "consts": len(fixed), "moving": sum(linear[:m])},
         )
-        return [None] * n + spread(back[1 + len(value.inputs) :], linear)
+        return [None] * n + dependence.spread(back[1 + len(value.inputs) :], linear)
 
     def batch(
         self,
@@ -255,28 +250,28 @@ class While(HigherOrderPrimitive):
         """Return which inputs of the body depend on these operands, and whether the condition does."""
         n, m = params["cond_consts"], params["body_consts"]
         linear = linear_inputs(params["body"], given[n:], LoopLayout(m, len(given) - n - m))
-        return linear, any(reached_outputs(params["cond"], [*given[:n], *linear[m:]]))
+        return linear, any(dependence.reached_outputs(params["cond"], [*given[:n], *linear[m:]]))
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         params = equation.params
         cond, body, n, m = (params[name] for name in ("cond", "body", "cond_consts", "body_consts"))
-        for_test = reading(cond, [True])
+        for_test = dependence.reading(cond, [True])
         carried = [w or r for w, r in zip(wanted, for_test[n:], strict=True)]
         while True:  # until the set of needed carries is stable
-            read = reading(body, carried)
+            read = dependence.reading(body, carried)
             more = [c or r for c, r in zip(carried, read[m:], strict=True)]
             if more == carried:
                 break
             carried = more
         inputs = [*for_test[:n], *read[:m], *carried]
         variables = [v if w else Var(v.type) for v, w in zip(equation.outputs, wanted, strict=True)]
-        return smaller(
+        return dependence.smaller(
             equation,
             inputs,
             compress(variables, carried),
-            cond=restricted(cond, [*for_test[:n], *carried], [True]),
+            cond=dependence.restricted(cond, [*for_test[:n], *carried], [True]),
             cond_consts=sum(for_test[:n]),
-            body=restricted(body, [*read[:m], *carried], carried),
+            body=dependence.restricted(body, [*read[:m], *carried], carried),
             body_consts=sum(read[:m]),
         )
 
@@ -295,7 +290,7 @@ def _linear_part(body: Program, linear: tuple[bool, ...], m: int) -> Program:
     """Return the step of the linear part of the carry: (non-linear consts and carry, linear consts,
     linear carry) -> linear carry."""
     known = [v for v, lin in zip(body.inputs, linear, strict=True) if not lin]
-    part = restricted(body, [True] * len(linear), linear[m:])
+    part = dependence.restricted(body, [True] * len(linear), linear[m:])
     return part.replace(inputs=[*known, *compress(body.inputs, linear)])
 
 
@@ -345,9 +340,9 @@ def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
         n = len(body.inputs)
 
         def run(*values: Any) -> list[Any]:
-            results = evaluate(silent(part.forward), values[:n])
+            results = evaluate(dependence.silent(part.forward), values[:n])
             k = len(body.outputs)
-            residuals = take(part.residuals, values, results[:k], results[k:])
+            residuals = dependence.take(part.residuals, values, results[:k], results[k:])
             return evaluate(part.linear, [*residuals, *values[n:]])
 
         types = [x for x, a in zip(body.in_types, active, strict=True) if a]
@@ -405,7 +400,7 @@ class TangentLoop(Expanded):
         n = len(body.inputs)
         linear = (*[False] * n, *[True] * (len(push.inputs) - n))
         pull = t.program(push, linear, (True,) * len(push.outputs))
-        cts = or_zeros(ct, push.out_types)
+        cts = dependence.or_zeros(ct, push.out_types)
         found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
         given = [isinstance(x, LinearInput) for x in args[1 + n :]]
         return [*[None] * (1 + n), *[c if was else None for c, was in zip(found, given, strict=True)]]

@@ -239,8 +239,7 @@ class PSumScatter(Collective):
 
 
 class AllToAll(Collective):
-    """Part k of the axis `split` goes to example k; received parts are concatenated along
-    `concat`."""
+    """Part k of the axis `split` goes to example k; received parts are concatenated along `concat`."""
 
     name = "all_to_all"
     axis_params: tuple[str, ...] = ("split", "concat")

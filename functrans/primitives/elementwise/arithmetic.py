@@ -11,44 +11,28 @@ from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import chlo, hlo
 from functrans.primitives.base import sum_of
+from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.complex_numbers import abs_, complex_, imag, real
 from functrans.primitives.elementwise.conversion import cast
-from functrans.primitives.elementwise.families import (
-    ANY,
-    FLOATS,
-    NUMBERS,
-    REAL,
-    Binary,
-    Elementwise,
-    Unary,
-    div,
-    eq,
-    full_like,
-    mul,
-    neg,
-    splat,
-    sub,
-)
 from functrans.primitives.elementwise.selection import one_for_zero, select_n
 from functrans.primitives.elementwise.transcendental import log
 from functrans.trace import typeof
 
 
-class Sign(Unary):
+class Sign(ew.Unary):
     """-1, 0 or 1; zeros and NaN are unchanged; x / |x| for complex numbers, which turns with x."""
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
         (x,), (dx,) = primals, tangents
         if dtype_class(typeof(x).dtype) != "complex":
             return None
-        turned = sub(mul(real(out), imag(dx)), mul(imag(out), real(dx)))
-        angle = div(turned, one_for_zero(abs_(x)))
-        return complex_(neg(mul(imag(out), angle)), mul(real(out), angle))
+        turned = ew.sub(ew.mul(real(out), imag(dx)), ew.mul(imag(out), real(dx)))
+        angle = ew.div(turned, one_for_zero(abs_(x)))
+        return complex_(ew.neg(ew.mul(imag(out), angle)), ew.mul(real(out), angle))
 
 
-class Round(Unary):
-    """Round to the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to
-    even."""
+class Round(ew.Unary):
+    """Round to the nearest integer; halfway cases by `rounding_method`: 0 away from zero, 1 to even."""
 
     def abstract_eval(self, x: ArrayType, *, rounding_method: int) -> ArrayType:
         return super().abstract_eval(x)
@@ -65,24 +49,24 @@ class Round(Unary):
         return hlo.round_nearest_even(x) if rounding_method == 1 else hlo.round_nearest_afz(x)
 
 
-class Extremum(Binary):
+class Extremum(ew.Binary):
     """The larger (`max`) or the smaller; NaN if one is NaN; complex numbers in lexicographic order.
     Equal operands share the tangent equally."""
 
     def jvp(self, primals: Any, tangents: Any, out: Any) -> Any:
-        wins = [eq(v, out) for v in primals]
+        wins = [ew.eq(v, out) for v in primals]
         total = None
         for dx, mine, other in zip(tangents, wins, wins[::-1], strict=True):
             if dx is not None:
-                total = sum_of(total, mul(dx, self._share(mine, other, out)))
+                total = sum_of(total, ew.mul(dx, self._share(mine, other, out)))
         return total
 
     def _share(self, mine: Any, other: Any, out: Any) -> Any:
-        whole = select_n(other, full_like(out, 1), full_like(out, 0.5))
-        return select_n(mine, full_like(out, 0), whole)
+        whole = select_n(other, ew.full_like(out, 1), ew.full_like(out, 0.5))
+        return select_n(mine, ew.full_like(out, 0), whole)
 
 
-class Rem(Binary):
+class Rem(ew.Binary):
     """The remainder of x / y rounded towards zero, with the sign of x; x if y is integer zero."""
 
     def reference(self, x: Any, y: Any) -> Any:
@@ -98,12 +82,12 @@ class Rem(Binary):
         dx, dy = tangents
         if dy is None:
             return dx
-        quotient = div(*primals)
-        whole = mul(sign(quotient), floor(abs_(quotient)))
-        return sum_of(dx, mul(dy, neg(whole)))
+        quotient = ew.div(*primals)
+        whole = ew.mul(sign(quotient), floor(abs_(quotient)))
+        return sum_of(dx, ew.mul(dy, ew.neg(whole)))
 
 
-class Pow(Binary):
+class Pow(ew.Binary):
     """x to the power y; y has the dtype of x or is an integer."""
 
     def abstract_eval(self, x: ArrayType, y: ArrayType) -> ArrayType:
@@ -129,33 +113,33 @@ class Pow(Binary):
 
 def _pow_by_x(x: Any, y: Any, out: Any) -> Any:
     if typeof(y).dtype == typeof(x).dtype:
-        less = splat(y.value - 1, y.type) if y.__class__ is Literal else sub(y, 1)
-        return mul(y, pow_(x, less))
+        less = ew.splat(y.value - 1, y.type) if y.__class__ is Literal else ew.sub(y, 1)
+        return ew.mul(y, pow_(x, less))
     # an integer exponent of zero: the derivative is 0, also at x = 0
     y = cast(y, typeof(x).dtype)
-    slope = mul(one_for_zero(y), pow_(x, sub(y, 1)))
-    return select_n(eq(y, 0), slope, full_like(slope, 0))
+    slope = ew.mul(one_for_zero(y), pow_(x, ew.sub(y, 1)))
+    return select_n(ew.eq(y, 0), slope, ew.full_like(slope, 0))
 
 
 def _pow_by_y(x: Any, y: Any, out: Any) -> Any:
     """For x = 0 the result is 0, although log(0) is infinite."""
-    return mul(log(one_for_zero(x)), out)
+    return ew.mul(log(one_for_zero(x)), out)
 
 
-class IntegerPow(Elementwise):
+class IntegerPow(ew.Elementwise):
     """x to the power of a Python integer, by repeated squaring."""
 
     name: str = "integer_pow"
-    takes: tuple[str, ...] = NUMBERS
+    takes: tuple[str, ...] = ew.NUMBERS
 
     def abstract_eval(self, x: ArrayType, *, y: int) -> ArrayType:
         self.check_dtype((x,))
-        if y < 0 and dtype_class(x.dtype) not in FLOATS:
+        if y < 0 and dtype_class(x.dtype) not in ew.FLOATS:
             raise self.mismatch((x,), f"integers cannot be raised to the negative power {y}")
         return x
 
     def reference(self, x: Any, *, y: int) -> Any:
-        if dtype_class(x.dtype) not in FLOATS:
+        if dtype_class(x.dtype) not in ew.FLOATS:
             return self._multiply(x, np.ones_like(x), y, np.multiply)
         wide = x.astype(np.result_type(x.dtype, np.float64))  # np.power is ten times slower
         made = self._multiply(wide, np.ones_like(wide), abs(y), np.multiply)
@@ -188,20 +172,22 @@ class IntegerPow(Elementwise):
             return None
         if y == 1:
             return dx
-        return mul(dx, mul(x if y == 2 else self(x, y=y - 1), y))
+        return ew.mul(dx, ew.mul(x if y == 2 else self(x, y=y - 1), y))
 
 
-sign: Sign = Sign("sign", NUMBERS, via={"uint": jax.lax.sign})
-floor: Unary = Unary("floor", ("float",))
-ceil: Unary = Unary("ceil", ("float",))
+sign: Sign = Sign("sign", ew.NUMBERS, via={"uint": jax.lax.sign})
+floor: ew.Unary = ew.Unary("floor", ("float",))
+ceil: ew.Unary = ew.Unary("ceil", ("float",))
 round_: Round = Round("round", ("float",), op=hlo.round_nearest_even)
-is_finite: Unary = Unary("is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool))
+is_finite: ew.Unary = ew.Unary(
+    "is_finite", ("float",), numpy=np.isfinite, result=lambda dtype: np.dtype(bool)
+)
 
-max_: Extremum = Extremum("max", ANY, numpy=np.maximum, op=hlo.maximum, via={"complex": jax.lax.max})
-min_: Extremum = Extremum("min", ANY, numpy=np.minimum, op=hlo.minimum, via={"complex": jax.lax.min})
-rem: Rem = Rem("rem", REAL, op=hlo.remainder, numpy=np.fmod)
-pow_: Pow = Pow("pow", FLOATS, (_pow_by_x, _pow_by_y), op=hlo.power, numpy=np.power, flops=10)
+max_: Extremum = Extremum("max", ew.ANY, numpy=np.maximum, op=hlo.maximum, via={"complex": jax.lax.max})
+min_: Extremum = Extremum("min", ew.ANY, numpy=np.minimum, op=hlo.minimum, via={"complex": jax.lax.min})
+rem: Rem = Rem("rem", ew.REAL, op=hlo.remainder, numpy=np.fmod)
+pow_: Pow = Pow("pow", ew.FLOATS, (_pow_by_x, _pow_by_y), op=hlo.power, numpy=np.power, flops=10)
 integer_pow: IntegerPow = IntegerPow()
-nextafter: Binary = Binary(
-    "nextafter", ("float",), (lambda x, y, out: full_like(x, 1), None), op=chlo.next_after
+nextafter: ew.Binary = ew.Binary(
+    "nextafter", ("float",), (lambda x, y, out: ew.full_like(x, 1), None), op=chlo.next_after
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 
 from functrans.mlir import hlo
@@ -36,29 +35,9 @@ class Shift(Binary):
         return np.where(inside, shifted.astype(x.dtype), rest)
 
 
-class HighProduct(Binary):
-    """The upper half of the bits of x * y."""
-
-    def reference(self, x: Any, y: Any) -> Any:
-        exact = np.asarray(x, object) * np.asarray(y, object)  # Python's integers
-        return np.asarray(exact >> (8 * x.dtype.itemsize)).astype(x.dtype)
-
-    def lower(self, ctx: Any, x: Any, y: Any) -> Any:
-        return ctx.via_jax(_high_product, x, y)[0]
-
-
-def _high_product(x: jax.Array, y: jax.Array) -> jax.Array:
-    """Multiply by halves: XLA's own instruction cannot be fused on every platform."""
-    half, unsigned = 4 * x.dtype.itemsize, np.dtype(f"uint{8 * x.dtype.itemsize}")
-    a, b = x.astype(unsigned), y.astype(unsigned)
-    (a1, a0), (b1, b0) = [(v >> half, v & unsigned.type(2**half - 1)) for v in (a, b)]
-    middle = a1 * b0 + (a0 * b0 >> half)
-    cross = a0 * b1 + (middle & unsigned.type(2**half - 1))
-    high = a1 * b1 + (middle >> half) + (cross >> half)
-    if x.dtype != unsigned:  # a negative v was read as v + 2 ** width
-        zero = unsigned.type(0)
-        high = high - jax.numpy.where(x < 0, b, zero) - jax.numpy.where(y < 0, a, zero)
-    return high.astype(x.dtype)
+def _upper_half(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return the upper half of the bits of x * y, by Python's integers."""
+    return np.asarray(x, object) * np.asarray(y, object) >> (8 * x.dtype.itemsize)
 
 
 def _leading_zeros(x: np.ndarray) -> np.ndarray:
@@ -81,4 +60,4 @@ xor: Binary = Binary("xor", BITS, numpy=np.bitwise_xor, op=hlo.xor)
 shift_left: Shift = Shift("shift_left", INTS, numpy=np.left_shift)
 shift_right_logical: Shift = Shift("shift_right_logical", INTS, numpy=np.right_shift)
 shift_right_arithmetic: Shift = Shift("shift_right_arithmetic", INTS, numpy=np.right_shift)
-mulhi: HighProduct = HighProduct("mulhi", INTS, numpy=np.multiply, op=hlo.multiply)
+mulhi: Binary = Binary("mulhi", INTS, numpy=_upper_half)

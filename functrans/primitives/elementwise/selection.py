@@ -14,23 +14,13 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
 from functrans.primitives.base import LinearInput, Primitive, sum_of
 from functrans.primitives.dependence import smaller
+from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.bitwise import and_
-from functrans.primitives.elementwise.families import (
-    ANY,
-    BITS,
-    Elementwise,
-    Unary,
-    compare,
-    eq,
-    full_like,
-    gt,
-    lt,
-)
 from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import typeof
 
 
-class BesideScalars(Elementwise):
+class BesideScalars(ew.Elementwise):
     """Base class of operations of operands of one shape, some of which may be scalars."""
 
     def batch(self, t: Any, args: Any, dims: Any) -> Any:
@@ -56,13 +46,13 @@ class SelectN(BesideScalars):
 
     name: str = "select_n"
     linear_from: int | None = 1
-    takes: tuple[str, ...] = (*ANY, "key")
+    takes: tuple[str, ...] = (*ew.ANY, "key")
 
     def abstract_eval(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
         types = (which, *cases)
         if not cases:
             raise self.mismatch(types, "needs at least one case")
-        if dtype_class(which.dtype) not in BITS:
+        if dtype_class(which.dtype) not in ew.BITS:
             raise self.mismatch(types, f"the selector must be bool or integer, not {which.dtype}")
         if which.dtype == bool and len(cases) > 2:
             raise self.mismatch(types, "a boolean selector chooses between two cases")
@@ -110,7 +100,7 @@ class SelectN(BesideScalars):
             if len(cases) == 1:
                 return cases[0]
             half = len(cases) // 2
-            below = compare(which, ctx.full(first + half, t), "LT", dtype_class(t.dtype))
+            below = ew.compare(which, ctx.full(first + half, t), "LT", dtype_class(t.dtype))
             return hlo.select(below, among(first, cases[:half]), among(first + half, cases[half:]))
 
         return among(0, cases)
@@ -118,7 +108,7 @@ class SelectN(BesideScalars):
     def transpose(self, ct: Any, which: Any, *cases: Any) -> Any:
         if len(cases) == 1:
             return None, ct
-        none = full_like(ct, 0)
+        none = ew.full_like(ct, 0)
         cts: list[Any] = [None]
         for i, case in enumerate(cases):
             if not isinstance(case, LinearInput):
@@ -128,11 +118,11 @@ class SelectN(BesideScalars):
             else:
                 # out of range selects the first or the last case
                 if i == 0:
-                    mine = lt(which, 1)
+                    mine = ew.lt(which, 1)
                 elif i == len(cases) - 1:
-                    mine = gt(which, i - 1)
+                    mine = ew.gt(which, i - 1)
                 else:
-                    mine = eq(which, i)
+                    mine = ew.eq(which, i)
                 cts.append(self(mine, none, ct))
         return cts
 
@@ -165,15 +155,15 @@ class Clamp(BesideScalars):
         dlow, dx, dhigh = tangents
         total = None
         if dlow is not None:
-            total = self._where(and_(gt(low, x), lt(low, high)), dlow, x)
+            total = self._where(and_(ew.gt(low, x), ew.lt(low, high)), dlow, x)
         if dx is not None:
-            total = sum_of(total, self._where(and_(gt(x, low), lt(x, high)), dx, x))
+            total = sum_of(total, self._where(and_(ew.gt(x, low), ew.lt(x, high)), dx, x))
         if dhigh is not None:
-            total = sum_of(total, self._where(lt(high, x), dhigh, x))
+            total = sum_of(total, self._where(ew.lt(high, x), dhigh, x))
         return total
 
     def _where(self, mask: Any, dv: Any, x: Any) -> Any:
-        return select_n(mask, full_like(x, 0), _repeated(dv, typeof(x).shape))
+        return select_n(mask, ew.full_like(x, 0), _repeated(dv, typeof(x).shape))
 
 
 def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
@@ -183,7 +173,7 @@ def _repeated(x: Any, shape: tuple[int, ...]) -> Any:
     return broadcast_in_dim(x, shape=shape, dimensions=())
 
 
-class Same(Unary):
+class Same(ew.Unary):
     """The identity; its derivative is zero unless it is linear."""
 
     def numpy_source(self, w: Any, x: Any) -> Any:
@@ -234,11 +224,11 @@ class OptimizationBarrier(Primitive):
 
 select_n: SelectN = SelectN()
 clamp: Clamp = Clamp()
-stop_gradient: Same = Same("stop_gradient", (*ANY, "key"), numpy=np.asarray, op=lambda x: x)
-copy: Same = Same("copy", (*ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
+stop_gradient: Same = Same("stop_gradient", (*ew.ANY, "key"), numpy=np.asarray, op=lambda x: x)
+copy: Same = Same("copy", (*ew.ANY, "key"), numpy=np.array, op=lambda x: x, linear=True)
 optimization_barrier: OptimizationBarrier = OptimizationBarrier()
 
 
 def one_for_zero(x: Any) -> Any:
     """Return x, with 1 in place of 0: a safe divisor."""
-    return select_n(eq(x, 0), x, full_like(x, 1))
+    return select_n(ew.eq(x, 0), x, ew.full_like(x, 1))

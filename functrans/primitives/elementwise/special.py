@@ -198,19 +198,19 @@ def _gradient(of: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 @_gradient
-def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
-    total, by_a, _ = _series(a, x)
-    before = np.exp(a * np.log(x) - x - _special.gammaln(a + 1))
-    return before * (by_a + total * (np.log(x) - _special.digamma(a + 1)))
-
-
-@_gradient
 def _random_gamma_grad(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The series cancels for large x; there -P_a / p = Q_a / p is the integral over u > 0 of
     e^-u (1 + u/x)^(a-1) (log(x + u) - digamma(a))."""
     total, by_a, _ = _series(a, x)
     small = -x / a * (by_a + total * (np.log(x) - _special.digamma(a + 1)))
     return np.where(x > np.maximum(a, 8), _integral(a, x)[0], small)
+
+
+@_gradient
+def _igamma_grad_a(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """By dx/da, as the series of dP/da overflows for large x."""
+    density = np.exp((a - 1) * np.log(x) - x - _special.gammaln(a))
+    return -density * _random_gamma_grad(a, x)
 
 
 @_gradient

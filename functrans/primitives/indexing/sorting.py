@@ -12,14 +12,8 @@ from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
+from functrans.primitives.elementwise import conversion
 from functrans.primitives.elementwise.bitwise import or_, shift_left
-from functrans.primitives.elementwise.conversion import (
-    bitcast_convert_type,
-    cast,
-    flipped,
-    one_zero,
-    ordered_bits,
-)
 from functrans.primitives.elementwise.families import full_like
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.reductions.folds import wide_dtype
@@ -108,15 +102,15 @@ def _by_bits(types: tuple[ArrayType, ...], dimension: int) -> Program:
     how = {"dimension": dimension, "is_stable": False, "num_keys": 1}
 
     def alone(x: Any) -> list[Any]:
-        (bits,) = sort(ordered_bits(x), **how)
-        return [bitcast_convert_type(flipped(bits), dtype=typeof(x).dtype)]
+        (bits,) = sort(conversion.ordered_bits(x), **how)
+        return [conversion.bitcast_convert_type(conversion.flipped(bits), dtype=typeof(x).dtype)]
 
     def together(*xs: Any) -> list[Any]:
-        key = ordered_bits(one_zero(xs[0]))
+        key = conversion.ordered_bits(conversion.one_zero(xs[0]))
         at = iota(dtype=_INT64, shape=typeof(key).shape, dimension=dimension)
-        key = shift_left(cast(key, _INT64), full_like(at, 32))
+        key = shift_left(conversion.cast(key, _INT64), full_like(at, 32))
         (packed,) = sort(or_(key, at), **how)
-        order = cast(packed, _INT32)  # the low bits
+        order = conversion.cast(packed, _INT32)  # the low bits
         return [take_along(x, order, dimension) for x in xs]
 
     return stage(alone if len(types) == 1 else together, types, "sorted")

@@ -15,20 +15,7 @@ import numpy as np
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import Cost, bytes_of, sum_of
 from functrans.primitives.elementwise.families import mul, neg, sub
-from functrans.primitives.linalg.matrices import (
-    DTYPES,
-    MatrixOperation,
-    conj,
-    identity_like,
-    lapack,
-    linalg,
-    lower_part,
-    matmul,
-    per_row,
-    plus_adjoint,
-    transposed,
-    upper_part,
-)
+from functrans.primitives.linalg import matrices
 from functrans.primitives.shape.joining import pad
 from functrans.primitives.shape.moving import reshape
 from functrans.trace import literal, typeof
@@ -36,7 +23,7 @@ from functrans.trace import literal, typeof
 _LOWER_ONLY = jax.__version_info__ >= (0, 11)
 
 
-class TriangularSolve(MatrixOperation):
+class TriangularSolve(matrices.MatrixOperation):
     """Solve op(a) x = b, or x op(a) = b unless `left_side`, for a triangular matrix. Only the
     triangle is read; with `unit_diagonal` the diagonal is taken to be ones.
 
@@ -47,7 +34,7 @@ class TriangularSolve(MatrixOperation):
     ranks: tuple[int, ...] = (2, 2)
     linear_in: tuple[int, ...] = (1,)
     # no LAPACK routine takes 16 bits: XLA has its own substitution
-    dtypes: tuple[str, ...] = (*DTYPES, "float16", "bfloat16")
+    dtypes: tuple[str, ...] = (*matrices.DTYPES, "float16", "bfloat16")
 
     def shapes(self, a: ArrayType, b: ArrayType, *, left_side: bool, **how: bool) -> ArrayType:
         self.check_square(a)
@@ -75,7 +62,7 @@ class TriangularSolve(MatrixOperation):
             a = np.conj(a)
         if left_side == transpose_a:  # trtrs solves a x = b
             a, lower = a.T, not lower
-        x, _ = lapack("trtrs", a)(
+        x, _ = matrices.lapack("trtrs", a)(
             _without_zeros(a, unit_diagonal), b if left_side else b.T, lower=lower, unitdiag=unit_diagonal
         )
         return (x if left_side else x.T).astype(dtype, copy=False)
@@ -86,13 +73,13 @@ class TriangularSolve(MatrixOperation):
         how = {"left_side": left_side, "lower": lower, **how}
         if da is None:
             return self(a, db, **how)
-        part = lower_part if lower else upper_part
+        part = matrices.lower_part if lower else matrices.upper_part
         da = part(da, strict=how["unit_diagonal"])
         if how["transpose_a"]:
-            da = transposed(da)
+            da = matrices.transposed(da)
         if how["conjugate_a"]:
-            da = conj(da)
-        moved = neg(matmul(da, x) if left_side else matmul(x, da))
+            da = matrices.conj(da)
+        moved = neg(matrices.matmul(da, x) if left_side else matrices.matmul(x, da))
         return self(a, sum_of(db, moved), **how)
 
     def transpose(self, ct: Any, a: Any, b: Any, *, transpose_a: bool, **how: bool) -> Any:
@@ -126,7 +113,7 @@ def _without_zeros(a: np.ndarray, unit_diagonal: bool) -> np.ndarray:
     return a
 
 
-class Cholesky(MatrixOperation):
+class Cholesky(matrices.MatrixOperation):
     """The lower triangular l with l l^H = x; the lower triangle is read; NaN if x is not positive
     definite. The derivative reads both triangles of dx, assumed hermitian; from JAX 0.11 on the
     lower one only, as for x."""
@@ -138,7 +125,7 @@ class Cholesky(MatrixOperation):
         return x
 
     def one(self, x: Any) -> Any:
-        y, info = lapack("potrf", x)(x, lower=True, clean=True)
+        y, info = matrices.lapack("potrf", x)(x, lower=True, clean=True)
         return np.tril(np.full_like(x, np.nan)) if info else y
 
     def by_jax(self, x: Any) -> Any:
@@ -149,19 +136,19 @@ class Cholesky(MatrixOperation):
         Differentiation of the Cholesky decomposition, 2016)."""
         dx = tangents[0]
         if _LOWER_ONLY:
-            dx = plus_adjoint(mul(lower_part(dx), _halved_diagonal(dx)))
+            dx = matrices.plus_adjoint(mul(matrices.lower_part(dx), _halved_diagonal(dx)))
         m = solve_triangular(l, dx)
         m = solve_triangular(l, m, left_side=False, transpose_a=True, conjugate_a=True)
-        return matmul(l, lower_part(mul(m, _halved_diagonal(m))))
+        return matrices.matmul(l, matrices.lower_part(mul(m, _halved_diagonal(m))))
 
 
 def _halved_diagonal(x: Any) -> Any:
     """Return 1/2 on the diagonal, 1 elsewhere."""
-    eye = identity_like(x)
+    eye = matrices.identity_like(x)
     return sub(literal(1, typeof(eye)), mul(eye, 0.5))
 
 
-class TridiagonalSolve(MatrixOperation):
+class TridiagonalSolve(matrices.MatrixOperation):
     """Solve a x = b, a[i, i-1] = dl[i], a[i, i] = d[i], a[i, i+1] = du[i]; dl[0] and du[-1] are
     ignored. `perturb_singular`: a pivot near zero is moved away from it."""
 
@@ -179,14 +166,14 @@ class TridiagonalSolve(MatrixOperation):
     def one(self, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
         if perturb_singular:  # pivots are at least about eps times the largest element of the LU factors
             a = np.diag(d) + np.diag(dl[1:], -1) + np.diag(du[:-1], 1)
-            lu, pivots = linalg.lu_factor(a, check_finite=False)
+            lu, pivots = matrices.linalg.lu_factor(a, check_finite=False)
             tiny = np.finfo(a.dtype).eps * np.abs(np.triu(lu)).max()
             pivot = np.diagonal(lu)
             np.fill_diagonal(lu, np.where(np.abs(pivot) < tiny, tiny, pivot))
-            return linalg.lu_solve((lu, pivots), b, check_finite=False)
+            return matrices.linalg.lu_solve((lu, pivots), b, check_finite=False)
         if len(d) == 1:
             return b / d
-        return lapack("gtsv", d)(dl[1:], d, du[:-1], b)[3]
+        return matrices.lapack("gtsv", d)(dl[1:], d, du[:-1], b)[3]
 
     def jvp(self, primals: Any, tangents: Any, x: Any, *, perturb_singular: bool) -> Any:
         """da x + a dx = db."""
@@ -208,7 +195,7 @@ def _product(diagonals: Any, x: Any) -> Any:
     total = None
     for d, by in zip(diagonals, (1, 0, -1), strict=True):
         if d is not None:
-            total = sum_of(total, mul(per_row(d, x), _shifted(x, by, axis=-2)))
+            total = sum_of(total, mul(matrices.per_row(d, x), _shifted(x, by, axis=-2)))
     return total
 
 

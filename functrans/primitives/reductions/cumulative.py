@@ -20,14 +20,7 @@ from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.arithmetic import max_, min_
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import exp
-from functrans.primitives.reductions.folds import (
-    Reduction,
-    reduce_max,
-    reduce_min,
-    reduce_prod,
-    reduce_sum,
-    wide_dtype,
-)
+from functrans.primitives.reductions import folds
 from functrans.primitives.reductions.windows import PARAMETERS, Window, emit_fold
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import reshape, rev, slice_axis
@@ -38,8 +31,7 @@ _MANY, _LONG = 4096, 8  # numbers in an array, and along the axis, from which on
 
 
 class Cumulative(Primitive):
-    """Element i of the result reduces elements 0..i of x along `axis`, or i, i+1, ... with
-    `reverse`."""
+    """Element i of the result reduces elements 0..i of x along `axis`, or i, i+1, ... with `reverse`."""
 
     in_kernel = True
     flops: float = 1
@@ -56,13 +48,13 @@ class Cumulative(Primitive):
 class CumFold(Cumulative):
     """By a reduction along an axis, and that of two values."""
 
-    def __init__(self, name: str, fold: Reduction, of_two: ew.Binary):
-        self.fold: Reduction = fold
+    def __init__(self, name: str, fold: folds.Reduction, of_two: ew.Binary):
+        self.fold: folds.Reduction = fold
         self.of_two: ew.Binary = of_two
         super().__init__(name)
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
-        wide = x.astype(wide_dtype(x.dtype))
+        wide = x.astype(folds.wide_dtype(x.dtype))
         wide = np.flip(wide, axis) if reverse else wide
         out = self.fold.numpy.accumulate(wide, axis, dtype=wide.dtype)
         return (np.flip(out, axis) if reverse else out).astype(x.dtype)
@@ -115,7 +107,7 @@ class CumLogSumExp(Cumulative):
     takes: tuple[str, ...] = ew.FLOATS
 
     def reference(self, x: Any, *, axis: int, reverse: bool) -> Any:
-        wide = x.astype(wide_dtype(x.dtype))
+        wide = x.astype(folds.wide_dtype(x.dtype))
         wide = np.moveaxis(np.flip(wide, axis) if reverse else wide, axis, 0)
         out = np.empty_like(wide)
         total = np.full(wide.shape[1:], -np.inf, wide.dtype)
@@ -198,8 +190,8 @@ def _woven(even: Any, odd: Any, axis: int) -> Any:
     return woven if n == k else concatenate(woven, slice_axis(even, axis, k, n), dimension=axis)
 
 
-cumsum: CumSum = CumSum("cumsum", reduce_sum, ew.add)
-cumprod: CumFold = CumFold("cumprod", reduce_prod, ew.mul)
-cummax: CumFold = CumFold("cummax", reduce_max, max_)
-cummin: CumFold = CumFold("cummin", reduce_min, min_)
+cumsum: CumSum = CumSum("cumsum", folds.reduce_sum, ew.add)
+cumprod: CumFold = CumFold("cumprod", folds.reduce_prod, ew.mul)
+cummax: CumFold = CumFold("cummax", folds.reduce_max, max_)
+cummin: CumFold = CumFold("cummin", folds.reduce_min, min_)
 cumlogsumexp: CumLogSumExp = CumLogSumExp()

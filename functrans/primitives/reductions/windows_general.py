@@ -23,22 +23,13 @@ from functrans.primitives.base import HigherOrderPrimitive, past_batch_axis
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.bitwise import or_
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.reductions.windows import (
-    PARAMETERS,
-    Window,
-    Windowed,
-    check_window,
-    emit_window,
-    places,
-    spread_out,
-    window_counts,
-)
+from functrans.primitives.reductions import windows
 from functrans.primitives.shape import joining
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, slice_axis
 from functrans.trace import evaluate, literal, stage, typeof
 
 
-class ReduceWindow(HigherOrderPrimitive, Windowed):
+class ReduceWindow(HigherOrderPrimitive, windows.Windowed):
     """Reduce n arrays by `computation`, a program of 2n scalars (accumulators, then elements) to n,
     from n initial scalars. It has no constants and must be associative."""
 
@@ -61,10 +52,10 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
                 f"the computation takes {computation.in_types} and returns "
                 f"{computation.out_types}; it must fold {', '.join(map(str, scalars))}",
             )
-        counts = check_window(self, types, xs[0], w)
+        counts = windows.check_window(self, types, xs[0], w)
         return [ArrayType(counts, x.dtype) for x in xs]
 
-    def interpret(self, run: Any, values: Sequence[Any], params: Window) -> Sequence[Any]:
+    def interpret(self, run: Any, values: Sequence[Any], params: windows.Window) -> Sequence[Any]:
         kinds = params["computation"].in_types  # the values may be wider, as in a float64 run
         types = [ArrayType(np.shape(x), t.dtype) for x, t in zip(values, kinds, strict=True)]
         return run(self._patched(types, params), values)
@@ -75,13 +66,13 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
         if 0 in (*shape, *types[0].shape):
             starts = zip(types, operands[n:], strict=True)
             return [hlo.broadcast_in_dim(ctx.type(t), x, []) for t, x in starts]
-        made, block = emit_window(ctx, operands[:n], operands[n:], w)
+        made, block = windows.emit_window(ctx, operands[:n], operands[n:], w)
         with ir.InsertionPoint(block):
             hlo.return_(ctx.emit(computation, list(block.arguments)))
         return list(made.results)
 
     def differentiate(
-        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: Window
+        self, t: Any, primals: Sequence[Any], tangents: Sequence[Any], params: windows.Window
     ) -> tuple[Any, Any]:
         """Differentiate the expanded reduction, in either mode."""
         program = self._patched([typeof(x) for x in primals], params)
@@ -97,12 +88,12 @@ class ReduceWindow(HigherOrderPrimitive, Windowed):
         outs = self(*xs, *args[n:], computation=computation, **past_batch_axis(self, 0, w))
         return outs, [0] * n
 
-    def _patched(self, types: Sequence[ArrayType], params: Window) -> Program:
+    def _patched(self, types: Sequence[ArrayType], params: windows.Window) -> Program:
         """Return the reduction as a program of operations on the elements k of all windows."""
         types = [t.strong() for t in types]
         return memo_as(
             params["computation"],
-            (_by_patches, *types, *[params[name] for name in PARAMETERS]),
+            (_by_patches, *types, *[params[name] for name in windows.PARAMETERS]),
             lambda: stage(lambda *xs: _by_patches(xs, **params), types, self.name),
         )
 
@@ -113,7 +104,7 @@ def _by_patches(operands: Sequence[Any], *, computation: Program, **w: Any) -> l
     elements are skipped, as in XLA; the last of the stacks marks the elements inside."""
     n = len(operands) // 2
     shape = operands[0].shape
-    counts = window_counts(shape, **w)
+    counts = windows.window_counts(shape, **w)
     starts = [broadcast_in_dim(x, shape=counts, dimensions=()) for x in operands[n:]]
     if 0 in counts:
         return starts
@@ -130,7 +121,7 @@ def _by_patches(operands: Sequence[Any], *, computation: Program, **w: Any) -> l
         return [*kept, or_(inside, too)]
 
     stacks = [_stacked(*both, w, counts) for both in zip(operands[:n], operands[n:], strict=True)]
-    if any(low or high or inner for low, high, inner in spread_out(w)):
+    if any(low or high or inner for low, high, inner in windows.spread_out(w)):
         yes, no = [literal(v, ArrayType(s, np.dtype(bool))) for v, s in ((1, shape), (0, ()))]
         stacks.append(_stacked(yes, no, w, counts))
         starts.append(literal(1, ArrayType(counts, np.dtype(bool))))
@@ -145,10 +136,12 @@ def _by_patches(operands: Sequence[Any], *, computation: Program, **w: Any) -> l
     return fold(starts, [reshape(x, shape=counts) for x in stacks], counts)[:n]
 
 
-def _stacked(x: Any, start: Any, w: Window, counts: Any) -> Any:
-    wide = joining.pad(x, start, config=spread_out(w))
+def _stacked(x: Any, start: Any, w: windows.Window, counts: Any) -> Any:
+    wide = joining.pad(x, start, config=windows.spread_out(w))
     strides = w["window_strides"]
-    return joining.stack([slice_(wide, start=a, limit=b, strides=strides) for a, b in places(w, counts)], 0)
+    return joining.stack(
+        [slice_(wide, start=a, limit=b, strides=strides) for a, b in windows.places(w, counts)], 0
+    )
 
 
 def _on_arrays(program: Program, args: Sequence[Any], shape: tuple[int, ...]) -> list[Any]:

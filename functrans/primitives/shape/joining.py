@@ -10,18 +10,7 @@ import numpy as np
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of, type_of
-from functrans.primitives.shape.moving import (
-    Moving,
-    Structural,
-    broadcast_in_dim,
-    check_sizes,
-    move_axis,
-    reshape,
-    slice_,
-    slice_axis,
-    with_axes,
-    without,
-)
+from functrans.primitives.shape import moving
 from functrans.trace import bind, literal, typeof
 
 
@@ -75,7 +64,7 @@ class Pad(Primitive):
         whole = self(ct, nothing, config=removed) if any(map(any, removed)) else ct
         ends = [n - max(high, 0) for n, (_, high, _) in zip(typeof(whole).shape, config, strict=True)]
         starts, steps = [max(low, 0) for low, _, _ in config], [i + 1 for _, _, i in config]
-        ct_x = slice_(whole, start=tuple(starts), limit=tuple(ends), strides=tuple(steps))
+        ct_x = moving.slice_(whole, start=tuple(starts), limit=tuple(ends), strides=tuple(steps))
         ct_value = None
         if isinstance(value, LinearInput):  # elements that are not from x are the padding value
             axes = tuple(range(t.ndim))
@@ -97,11 +86,11 @@ class Pad(Primitive):
             config=wide,
         )
         padded = self(x, literal(0, ArrayType((), ty.dtype)), config=wide)
-        values = broadcast_in_dim(value, shape=typeof(padded).shape, dimensions=(0,))
+        values = moving.broadcast_in_dim(value, shape=typeof(padded).shape, dimensions=(0,))
         return PRIMITIVES["select_n"](mask, values, padded), 0
 
 
-class Concatenate(Moving):
+class Concatenate(moving.Moving):
     """Any number of operands, concatenated along an axis."""
 
     in_kernel = True
@@ -115,7 +104,10 @@ class Concatenate(Moving):
         for x in xs[1:]:
             if x.dtype != first.dtype:
                 raise self.mismatch(xs, f"operands must have equal dtypes, got {first} and {x}")
-            if without(x.shape, dimension) != without(first.shape, dimension) or x.ndim != first.ndim:
+            if (
+                moving.without(x.shape, dimension) != moving.without(first.shape, dimension)
+                or x.ndim != first.ndim
+            ):
                 raise self.mismatch(
                     xs, f"operands may differ in size along axis {dimension} only: {first}, {x}"
                 )
@@ -137,7 +129,7 @@ class Concatenate(Moving):
         for x in xs:
             n = type_of(x).shape[dimension]
             linear = isinstance(x, LinearInput)
-            cts.append(slice_axis(ct, dimension, at, at + n) if linear else None)
+            cts.append(moving.slice_axis(ct, dimension, at, at + n) if linear else None)
             at += n
         return cts
 
@@ -146,11 +138,11 @@ class Concatenate(Moving):
         args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
         if dimension == to and all([typeof(x).shape[to + 1] == 1 for x in args]):
             # a stack: with the examples first, elements would be written one by one
-            return self(*[move_axis(x, to, to + 1) for x in args], dimension=to), to + 1
+            return self(*[moving.move_axis(x, to, to + 1) for x in args], dimension=to), to + 1
         return self(*args, dimension=dimension + (dimension >= to)), to
 
 
-class Split(Structural):
+class Split(moving.Structural):
     """Split an axis into consecutive parts of the given sizes; one result per part."""
 
     name: str = "split"
@@ -198,7 +190,7 @@ class Iota(Primitive):
         t = ArrayType(shape, dtype)
         if dtype_class(t.dtype) not in ("int", "uint", "float", "complex"):
             raise self.mismatch((t,), f"dtype must be numeric, not {t.dtype}")
-        check_sizes(self, (t,), shape)
+        moving.check_sizes(self, (t,), shape)
         if not 0 <= dimension < t.ndim:
             raise self.mismatch((t,), f"dimension {dimension} must be an axis of shape {shape}")
         return t
@@ -214,7 +206,7 @@ class Iota(Primitive):
             count = f"np.arange({shape[dimension]}).astype({w.dtype(dtype)})"
         if len(shape) == 1:
             return count
-        return f"np.broadcast_to({count}{with_axes(shape, (dimension,))}, {shape})"
+        return f"np.broadcast_to({count}{moving.with_axes(shape, (dimension,))}, {shape})"
 
     def lower(self, ctx: Any, *, dtype: Any, shape: Any, dimension: int) -> Any:
         return hlo.iota(ctx.type(ctx.out_types[0]), dimension)
@@ -230,5 +222,5 @@ def stack(xs: Sequence[Any], axis: int) -> Any:
     """Stack arrays of one type along a new axis of the result, which may be counted from its end."""
     shape = typeof(xs[0]).shape
     at = axis % (len(shape) + 1)
-    rows = [reshape(x, shape=(*shape[:at], 1, *shape[at:])) for x in xs]
+    rows = [moving.reshape(x, shape=(*shape[:at], 1, *shape[at:])) for x in xs]
     return concatenate(*rows, dimension=at) if len(rows) > 1 else rows[0]
