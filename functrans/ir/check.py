@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, equation_source, here
 from functrans.ir.text import Names, defaults, is_concrete, names_of, show_equation, show_value, with_nested
@@ -45,11 +46,20 @@ def check(program: Program) -> Program:
     return program
 
 
-def check_program(program: Any, name: str) -> None:
-    """Raise InvalidArgument unless it is a Program, CheckError if it was parsed and is ill-formed."""
+def check_program(program: Any, name: str, order: bool = True) -> None:
+    """Raise InvalidArgument unless it is a Program; CheckError if it was parsed and is ill-formed or, made
+    otherwise, uses a variable that is not assigned yet (`order`)."""
     _check_kind(program, name)
     if program.marks.unchecked:
         check(program)
+    elif order:
+        _check_order(program)
+
+
+@memoized
+def _check_order(program: Program) -> None:
+    for one in with_nested(program):
+        _Checker(one, inner=one is not program, types=False).run()
 
 
 def _check_kind(program: Any, name: str) -> None:
@@ -63,9 +73,10 @@ def _check_kind(program: Any, name: str) -> None:
 
 
 class _Checker:
-    def __init__(self, program: Program, inner: bool):
+    def __init__(self, program: Program, inner: bool, types: bool = True):
         self.program = program
         self.inner = inner
+        self.types = types
         self.known: set[Var] = set()
 
     def run(self) -> None:
@@ -84,6 +95,12 @@ class _Checker:
     def check_equation(self, i: int, eqn: Equation) -> None:
         for n, v in enumerate(eqn.inputs):
             self.check_used(v, f"operand {n}", i)
+        if self.types:
+            self.check_types(i, eqn)
+        for v in eqn.outputs:
+            self.define(v, i)
+
+    def check_types(self, i: int, eqn: Equation) -> None:
         given = tuple([v.type for v in eqn.outputs])
         try:
             found = eqn.primitive.result_types([v.type for v in eqn.inputs], eqn.params)
@@ -96,8 +113,6 @@ class _Checker:
             if want is not have:
                 which = f"result {n}" if len(found) > 1 else "the result"
                 raise self.error(f"{which} has type {want}, but its variable has {have}", i)
-        for v in eqn.outputs:
-            self.define(v, i)
 
     def check_used(self, v: Any, what: str, i: int | None) -> None:
         if v.__class__ is Literal:
