@@ -63,9 +63,11 @@ class StaticArguments:
         if signature is not None:
             parameters = signature.parameters
             kinds = [p.kind for p in parameters.values()]
+            # of custom rules JAX ignores names that the function does not have
+            accepts_any = inspect.Parameter.VAR_KEYWORD in kinds or option == "nondiff"
             wrong: dict[str, set[Any]] = {
                 "nums": set() if inspect.Parameter.VAR_POSITIONAL in kinds else numbers - {*range(-n, n)},
-                "names": set() if inspect.Parameter.VAR_KEYWORD in kinds else names - parameters.keys(),
+                "names": set() if accepts_any else names - parameters.keys(),
             }
             has = [f"{i} ({name})" for i, name in enumerate(self.positional)]
             has += [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
