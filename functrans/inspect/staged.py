@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import jax
 import numpy as np
@@ -119,6 +120,16 @@ def check_values(values: Sequence[Any], name: str) -> None:
                 f"{runs} a traced {x.type}{depending(x)}, {here()}\n"
                 f"Call {name} outside of f, as in ft.{name}(ft.grad(f))(*args)."
             )
+
+
+def output_stream(given: Any, name: str) -> TextIO:
+    """Return the stream that a tool writes to, by default the terminal; raise an error if it is none."""
+    if given is not None and not hasattr(given, "write"):
+        raise errors.InvalidArgument(
+            f"{name}: output must be a stream of text, got {brief_with_type(given)}, {here()}\n"
+            "Pass an open file or an io.StringIO; leave it out to write to the terminal."
+        )
+    return given or sys.stdout
 
 
 def summary(x: Any, type: ArrayType) -> str:

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
 from functrans.inspect.observers import Frame, Place, by_xla, observe
 from functrans.inspect.python_source.naming import result_names
-from functrans.inspect.staged import Staged, summary, tool
+from functrans.inspect.staged import Staged, output_stream, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
 from functrans.ir.text import show_equation, with_nested
@@ -53,7 +53,12 @@ _MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as p
 _COMMANDS = ("args", "next", "out", "continue", "break", "print", "list", "where", "quit", "help")
 _SHORT = {name[0]: name for name in _COMMANDS} | {"s": "into", "step": "into", "?": "help"}
 
-Stop = tuple[float, int]  # (depth, n): at the n-th equation in so many frames at most
+
+class Stop(NamedTuple):
+    """Where the program stops next: at the `nth` equation from here with at most `depth` frames."""
+
+    depth: float
+    nth: int = 1
 
 
 @boundary
@@ -107,9 +112,11 @@ def step(
             f"Write commands={brief(commands.split(';'))}."
         )
 
+    stream = output_stream(output, "debug.step")
+
     @unchecked()
     def stepped(made: Staged) -> Any:
-        walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
+        walker = _Walker(_asked(commands, input, stream), stream)
         outs = observe(made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()
         pairs = zip(map(jax.numpy.asarray, outs), made.program.out_types, strict=True)
@@ -147,7 +154,7 @@ class _Walker:
         self.breaks: list[str] = []
         self.search = Search(infinities=True)
         self.to_nan = False
-        self.stop_at: Stop = (inf, 1)
+        self.stop = Stop(inf)
         self.shown: Place | None = None  # the place stopped at, not yet run
         self.last = ""
         self.previous: Place | None = None
@@ -161,10 +168,9 @@ class _Walker:
         """Stop here, if a breakpoint or the last command says so."""
         at_break = self._at_break(place)
         self.previous = place
-        depth, left = self.stop_at
-        left -= len(place.frames) <= depth
-        self.stop_at = depth, left
-        if at_break or left <= 0:
+        if len(place.frames) <= self.stop.depth:
+            self.stop = self.stop._replace(nth=self.stop.nth - 1)
+        if at_break or self.stop.nth <= 0:
             self.shown = place
             self._show(place)
             self._ask(place)
@@ -205,19 +211,19 @@ class _Walker:
                 self.say(f"no command {word!r}; `help` lists them")
             else:
                 stop = command(place, argument.strip())
-        self.stop_at = stop
+        self.stop = stop
 
     def do_next(self, place: Place, argument: str) -> Stop:
-        return len(place.frames), int(argument) if argument.isdigit() else 1
+        return Stop(len(place.frames), int(argument) if argument.isdigit() else 1)
 
     def do_into(self, place: Place, argument: str) -> Stop:
-        return inf, 1
+        return Stop(inf)
 
     def do_out(self, place: Place, argument: str) -> Stop:
-        return len(place.frames) - 1, 1
+        return Stop(len(place.frames) - 1)
 
     def do_continue(self, place: Place, argument: str) -> Stop:
-        return 0, 1
+        return Stop(0)
 
     def do_nan(self, place: Place, argument: str) -> Stop:
         self.to_nan = True
