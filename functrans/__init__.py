@@ -64,7 +64,7 @@ with _lazily(__name__):
     from functrans.inspect.doctor import doctor as doctor
     from functrans.inspect.explore import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
-    from functrans.inspect.profile.entry import profile as profile
+    from functrans.inspect.profile.report import profile as profile
     from functrans.inspect.python_source.writer import to_python as to_python
     from functrans.jax_names import *
     from functrans.numpy import ndarray as Array  # noqa: F401
