@@ -194,8 +194,7 @@ def _let_go(values: list[Any]) -> None:
 
 
 class CachePerFunction:
-    """A Cache per user function (or other object), freed with it. Cached values must not refer to
-    the function."""
+    """A Cache per user function (or other object), freed with it: its values must not refer to that."""
 
     __slots__ = ("_limit", "_name", "_of")
 
@@ -204,8 +203,7 @@ class CachePerFunction:
         self._of: weakref.WeakKeyDictionary[Any, Cache] = weakref.WeakKeyDictionary()
 
     def of(self, function: Any) -> Cache:
-        """Return the function's cache; a new one if it is not hashable or not weakly
-        referenceable."""
+        """Return the function's cache; a new one if it is not hashable or not weakly referenceable."""
         try:
             found = self._of.get(function)
             return self._of.setdefault(function, self._new()) if found is None else found

@@ -63,8 +63,7 @@ class _State(threading.local):
 
     @property
     def trace(self) -> Any:
-        """The trace that gets operations; None if they run eagerly or in a trace of JAX above
-        ours."""
+        """The trace that gets operations; None if they run eagerly or in a trace of JAX above ours."""
         trace = self.innermost
         return None if trace is None or jax_trace.is_above() else trace
 
@@ -128,8 +127,7 @@ _ALONE = Cache("operations as programs", 4096)
 def one_operation(
     primitive: Any, operands: Sequence[Any], params: dict[str, Any], source: Source | None = None
 ) -> Program:
-    """Return the program of one operation on inputs of some types, and literals. Cached, with what is
-    derived from it."""
+    """Return the program of one operation on inputs of some types, and literals; cached."""
     kinds = [(x.value.__class__, str(x.value), x.type) if x.__class__ is Literal else x for x in operands]
     key = (one_operation, primitive, source, *kinds, *params.items())
     held = programs_among(params)  # perhaps of a user's function, with which it is freed
@@ -325,8 +323,7 @@ def tracing(trace: Any) -> Iterator[Any]:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Leave all traces: operations inside run eagerly. Values of the enclosing traces can still be
-    captured."""
+    """Leave all traces: operations inside run eagerly. Values of enclosing traces can still be captured."""
     outer, derived, below = state.innermost, state.provenance, state.below
     if outer is not None:
         state.below = Level(outer, jax_trace.bridge(), below)
@@ -428,8 +425,7 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
 def evaluate(
     program: Program, args: Sequence[Any], apply: Callable[[Equation, list[Any]], Any] | None = None
 ) -> list[Any]:
-    """Run a program on values: bind each equation in the current trace, or call
-    `apply(equation, values)` for it."""
+    """Run a program on values: bind each equation in the current trace, or call `apply(equation, values)`."""
     env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
     env.update(zip(program.constants, program.values, strict=True))
     with provenance():
@@ -470,8 +466,7 @@ def _caster(dtype: Any) -> Callable[[Any], Any]:
 
 
 def staging_trace(innermost: Any = None) -> Any:
-    """Return the innermost trace that records everything, or None if concrete arrays can be
-    made."""
+    """Return the innermost trace that records everything, or None if concrete arrays can be made."""
     trace = state.trace if innermost is None else innermost
     while trace is not None and not trace.stages:
         trace = None if trace.evaluates else trace.parent
@@ -479,8 +474,7 @@ def staging_trace(innermost: Any = None) -> Any:
 
 
 def full(value: Any, type: ArrayType) -> Any:
-    """Return an array filled with one number: a tracer of a literal while staging, else a jax
-    array."""
+    """Return an array filled with one number: a tracer of a literal while staging, else a jax array."""
     trace = staging_trace()
     if trace is None:
         with jax_trace.outside():

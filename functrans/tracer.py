@@ -291,8 +291,7 @@ def check_kept(x: Any) -> None:
 
 
 def is_active(owner: Any, innermost: Any, below: Any) -> bool:
-    """Return whether a trace is active in this thread: `innermost`, one of its parents, or one
-    below a trace of JAX."""
+    """Return whether a trace is active in this thread: `innermost`, a parent, or one below a trace of JAX."""
     trace = innermost
     while True:
         while trace is not None:

@@ -177,8 +177,7 @@ class Chosen:
     def check(
         self, given: tuple[Any, ...], types: Sequence[ArrayType], holomorphic: bool, allow_int: bool = False
     ) -> None:
-        """Raise an error unless every leaf has a differentiable dtype; `types` are those of the
-        leaves."""
+        """Raise an error unless the leaves, which have these types, can be differentiated."""
         wanted = "complex" if holomorphic else "float" if self.name == "jacfwd" else "float complex"
         if allow_int:
             wanted += " int uint bool key"

@@ -285,7 +285,6 @@ def _is_array_like(x: Any) -> bool:
 
 
 def _with_results(primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, how: Any) -> Any:
-    """Bind one of the callback primitives that have results."""
     check_function(callback, primitive.name, "callback")
     leaves, in_tree = tree.flatten((args, kwargs))
     structs, out_tree = tree.flatten(like)

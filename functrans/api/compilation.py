@@ -94,8 +94,7 @@ class Shared:
         return exactly(static), in_tree, types, state.axes, settings()
 
     def kept(self, key: Any) -> tuple[Any, ...] | None:
-        """Return a program, its captured values and the treedef of its result, if the values are
-        arrays."""
+        """Return a program, its captured values, if these are arrays, and the treedef of its result."""
         found = None if key is None else self.cache.get(key)
         return found if found is not None and _are_concrete(found[1]) else None
 
@@ -361,8 +360,7 @@ class Compiled:
                 self.clear_cache()
 
     def _asked(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the callable with the options for the program; if the trace is aborted, that of
-        the right one."""
+        """Call a method with the options for the program; if the trace is aborted, with the right ones."""
         outermost, shared = xla.is_outermost(), self._shared
         jitted = self._jitted(shared.preferred) if outermost else self.base
         try:
@@ -400,10 +398,8 @@ class Compiled:
         return self
 
     def clear_cache(self) -> None:
-        """Clear the caches of all the callables."""
         for made in self._all.values():
             made.clear_cache()
 
     def cache_size(self) -> int:
-        """Return the number of compiled signatures."""
         return sum([made._cache_size() for made in self._all.values()])

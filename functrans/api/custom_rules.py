@@ -93,7 +93,6 @@ class CustomDerivative(CustomFunction[_P, _R]):
     symbolic_zeros: bool = False
 
     def _by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Call JAX's function with the same rule."""
         made: Any = getattr(jax, self._kind)(self.fun, self.nondiff_argnums)
         define = made.defjvp if self._kind == "custom_jvp" else made.defvjp
         define(*self.rules, symbolic_zeros=self.symbolic_zeros)

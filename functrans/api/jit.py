@@ -127,25 +127,22 @@ def jit(
         return with_options
     check_callable(fun, "jit")
     chain = ("default",) if passes is None else all_passes.chosen(passes)
-    for name in ("in_shardings", "out_shardings", "device", "backend", "compiler_options"):
-        if options[name] is None:
-            del options[name]
-    del options["inline"], options["passes"], options["cpu"]  # which are ours
+    given = {k: v for k, v in options.items() if v is not None and k not in ("inline", "passes", "cpu")}
     if cpu not in ("fast", "blocking", "plain"):
         raise errors.InvalidArgument(
             f'jit: cpu must be "fast", "blocking" or "plain", got {brief(cpu)}, {here()}\n'
             "It controls how loops are compiled on a CPU, and which thread runs them."
         )
-    chooses = cpu != "plain" and not {"compiler_options", "device", "backend"} & set(options)
+    chooses = cpu != "plain" and not {"compiler_options", "device", "backend"} & set(given)
     shared = _shared(fun, static_argnums, static_argnames, chain, is_inlined(inline), cpu, chooses)
     statics = shared.statics
     donates = statics.donates(donate_argnums, donate_argnames)
     if static_argnums is not None:  # JAX would count negative ones from the last argument given
-        options["static_argnums"] = tuple(sorted(statics.numbers))
-    compiled = Compiled(fun, shared, options)
+        given["static_argnums"] = tuple(sorted(statics.numbers))
+    compiled = Compiled(fun, shared, given)
 
     untraced = _with_our_errors(compiled.call, statics)
-    places = options.get("in_shardings"), options.get("out_shardings")
+    places = in_shardings, out_shardings
     inside = shared.nested if places == (None, None) else functools.partial(_placed, shared, *places)
 
     @guarded

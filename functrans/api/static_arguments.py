@@ -93,8 +93,7 @@ class StaticArguments:
 
     @property
     def fun(self) -> Callable[..., Any]:
-        """The function. A plain Python function is held weakly; the object `jit` returned holds
-        it."""
+        """The function. A plain Python function is held weakly; the object `jit` returned holds it."""
         return self._fun()  # type: ignore[return-value]
 
     @property
@@ -157,8 +156,7 @@ class StaticArguments:
         types: Sequence[ArrayType],
         run: Callable[..., Program] = stage,
     ) -> tuple[Program, Any]:
-        """Trace the function for dynamic arguments of this treedef and these types; return the
-        program and the treedef of its result."""
+        """Trace the function for dynamic arguments; return the program and the treedef of its result."""
         flat = FlatFunction(self.bound(static), in_tree)
         program = run(flat, types, function_name(self.fun).rpartition(".")[2])
         program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
@@ -258,7 +256,6 @@ def _check_captured(program: Program, said: str) -> None:
 
 
 def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise DonatedTwice if two arguments are the same array."""
     first: dict[int, int] = {}
     for i, x in enumerate(leaves):
         j = first.setdefault(id(x), i)

@@ -120,7 +120,6 @@ def _staged(
 
 
 def _check_results(program: Program, other: Program) -> None:
-    """Raise an error unless both programs have results of the same shapes."""
     mine, its = program.out_types, other.out_types
     if [t.shape for t in mine] != [t.shape for t in its]:
         texts = [", ".join(map(str, types)) for types in (mine, its)]
@@ -132,8 +131,6 @@ def _check_results(program: Program, other: Program) -> None:
 
 
 class _Comparison:
-    """One call of `compare`."""
-
     def __init__(self, program: Program, values: Sequence[Any], other: Program | None):
         self.program = program
         self.values = values
@@ -243,8 +240,7 @@ class _Comparison:
             self.worst[eqn] = describe
 
     def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
-        """Compare an equation that holds programs, compiled as a whole, with its inner equations
-        run one by one."""
+        """Compare an equation that holds programs, compiled, with its inner equations run one by one."""
         eqn = place.equation
         if self.first is not None or not eqn.programs or any(place.steps):
             return

@@ -74,8 +74,7 @@ def schedule(program: Program) -> Schedule:
 
 
 def used_around(eqn: Equation, used: int, inner: Program) -> int:
-    """Return the bytes in use outside of a nested program, given the bytes `used` while the
-    equation that holds it runs."""
+    """Return the bytes in use outside of a nested program; `used`: those while its equation runs."""
     return used - _inside(eqn)[0] - _shared(inner, bytes_of(*[v.type for v in eqn.outputs]))
 
 
@@ -123,8 +122,7 @@ def _of(v: Any, roots: dict[Var, tuple[Var, ...]]) -> Iterable[Var]:
 
 
 def _read(e: Equation, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, None]:
-    """Return the values that an equation reads from memory: none for a virtual value, whose operands are
-    read by its user."""
+    """Return the values that an equation reads from memory: none for a virtual value; its user does."""
     is_virtual = len(e.outputs) == 1 and e.outputs[0] in roots
     return {} if is_virtual else dict.fromkeys([r for v in e.inputs for r in _of(v, roots)])
 

@@ -155,7 +155,6 @@ def of_lines(program: Program) -> Graph:
 
 
 def _boxes(graph: Graph) -> Iterator[Node]:
-    """Yield the boxes at all depths."""
     for node in graph["nodes"]:
         yield node
         for inner in node["inside"]:

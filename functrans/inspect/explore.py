@@ -66,8 +66,7 @@ class Stage(NamedTuple):
 
 
 class Lines:
-    """The user lines of equations, numbered in order of first use. `times`: milliseconds of
-    equations, if measured."""
+    """The user lines of equations, numbered by first use; `times`: milliseconds of equations, if measured."""
 
     def __init__(self, times: dict[Equation, float] | None = None) -> None:
         self.times: dict[Equation, float] = times or {}

@@ -193,7 +193,6 @@ class _Walker:
             self._ask(place)
 
     def ended(self) -> None:
-        """At the end of the run, report if the command `nan` found nothing."""
         if self.to_nan:
             self.say("no equation made a NaN or an infinity")
 
@@ -315,8 +314,7 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
 
 
 def _named(frame: Frame) -> list[dict[str, Var]]:
-    """Return the variables with a value that are arguments, and those that the user's lines assign, the
-    last of each name."""
+    """Return the variables with a value: arguments, and those that user lines assign, the last of a name."""
     kinds = argument_names(frame.program), result_names(frame.program)
     return [{known[v]: v for v in frame.env if v in known} for known in kinds]
 

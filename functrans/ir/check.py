@@ -133,7 +133,6 @@ class _Checker:
 
     @property
     def names(self) -> Names:
-        """The variables' names in the printed program."""
         return names_of(self.program)
 
     def error(self, what: str, i: int | None = None) -> errors.CheckError:
@@ -197,7 +196,6 @@ def _structure(program: Program, known: dict[Program, int]) -> tuple[Any, ...]:
 
 
 def _constant(x: Any, type: ArrayType) -> Any:
-    """Return a key of a constant."""
     if not is_concrete(x):
         return id(x)  # a tracer equals only itself
     if is_key_dtype(type.dtype):

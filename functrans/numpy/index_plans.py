@@ -58,8 +58,7 @@ class Layout(NamedTuple):
     after: list[Step]
 
     def shape(self, sizes: Sequence[int], new: bool = True) -> Shape:
-        """Return the shape of the result, given the sizes of what is left of the array's axes; `new`: with
-        the new axes."""
+        """Return the result's shape, given the sizes left of the array's axes; `new`: with the new axes."""
 
         def of(axes: Sequence[Step]) -> list[int]:
             return [sizes[a.axis] if a.kind == "slice" else 1 for a in axes if new or a.kind == "slice"]
@@ -155,8 +154,7 @@ def _indices(
     is_window: Callable[[range], bool],
     wrap: bool,
 ) -> Indices:
-    """Return the indices that `steps` describe. A slice that is no window has an index axis, which
-    counts along it."""
+    """Return the indices that `steps` describe. A slice that is no window has an index axis along it."""
     slices: list[int] = []
     grown: list[int] = []  # the sizes of the index axes, which are named by the numbers after the array's
     own: dict[int, int] = {}  # axis of the array -> the index axis that counts along it
@@ -218,8 +216,7 @@ class Reading(NamedTuple):
 
 @cached("indices that are read", 4096)
 def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
-    """Return how to read an index. `by_window`: scalar indices may be clamped, as in
-    dynamic_slice."""
+    """Return how to read an index. `by_window`: scalar indices may be clamped, as in dynamic_slice."""
     at = layout(shape, structure)
     all_of_it = [range(n) for n in shape]
     read = all_of_it.copy()  # of each axis, ascending

@@ -328,5 +328,4 @@ def _stop(is_leaf: Any, takes_path: bool = False) -> _Stop | None:
 
 
 def _skeleton(structure: Any) -> Any:
-    """Return a tree of a structure."""
     return trees.unflatten(structure, [object()] * structure.num_leaves)

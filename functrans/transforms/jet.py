@@ -52,8 +52,7 @@ Series = list[Terms]
 
 
 class Jet(Tracer):
-    """A primal (`ref`) and the terms of its series; all are concrete or belong to an enclosing
-    trace."""
+    """A primal (`ref`) and the terms of its series; all are concrete or belong to an enclosing trace."""
 
     __slots__ = ("terms",)
 
@@ -124,8 +123,7 @@ class JetTrace(RuleRunner):
 def run_jet(
     function: Callable[..., Sequence[Any]], primals: Sequence[Any], series: Sequence[Terms], order: int
 ) -> tuple[list[Any], list[Terms]]:
-    """Call a flat function on values with their terms; return the primals and terms of its
-    results."""
+    """Call a flat function on values with their terms; return the primals and terms of its results."""
     trace = JetTrace(state.trace, order)
     return trace.run(function, [trace.pair(x, c) for x, c in zip(primals, series, strict=True)])
 
@@ -224,8 +222,7 @@ def _by_jvp(t: Any, primitive: Any, primals: Values, series: Series, params: Par
 
 
 def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
-    """`_by_jvp` for a function with a custom rule that is still Python and may need concrete
-    values."""
+    """`_by_jvp` for a function with a custom rule that is still Python and may need concrete values."""
     inner = JetTrace(state.innermost, t.order - 1)
     xs = [inner.pair(x, c[:-1]) for x, c in zip(primals, series, strict=True)]
     dxs = [

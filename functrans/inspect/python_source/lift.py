@@ -118,8 +118,7 @@ def is_ours(function: Any) -> bool:
 
 
 def plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a Python function, None if it is of another kind; and the object of a method, its first
-    argument."""
+    """Return a Python function, or None for another kind; and a method's object, its first argument."""
     given: tuple[Any, ...] = ()
     while not isinstance(function, types.FunctionType | None):
         if isinstance(function, types.MethodType):
