@@ -33,7 +33,7 @@ from functrans.caching import cached
 from functrans.inspect.observers import by_reference, is_key, narrowed
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
-from functrans.ir.types import dtype_class, is_inexact
+from functrans.ir.types import dtype_class, is_inexact, is_numpy_dtype
 from functrans.primitives.base import own_cost
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.linalg.matrices import MatrixOperation
@@ -228,10 +228,8 @@ def plain(x: Any) -> Any:
 def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
     """Run an equation in float64 or complex128. An operation on the bits of its operands, or one
     whose random draws depend on the dtype, runs at its own dtypes."""
-    params = eqn.params
     if not eqn.primitive.at_own_dtype:
-        if any(map(is_dtype, params.values())):
-            params = {k: _wide_dtype(v) if is_dtype(v) else v for k, v in params.items()}
+        params = {k: _wide_dtype(v) if is_numpy_dtype(v) else v for k, v in eqn.params.items()}
         try:
             outs = reference.run_one(eqn.primitive, list(map(widened, values)), params)
         except (TypeError, ValueError):
@@ -249,11 +247,6 @@ def widened(x: Any) -> Any:
             return x
         x = np.asarray(x)
     return x.astype(_wide_dtype(x.dtype), copy=False)
-
-
-def is_dtype(x: Any) -> bool:
-    """Return whether x is a NumPy dtype or scalar type."""
-    return isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic))
 
 
 @cached("wide dtypes", 64)

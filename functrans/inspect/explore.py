@@ -22,7 +22,7 @@ from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import brief_with_type, cut, here, history, is_users, line_of
-from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
+from functrans.ir.text import Names, nested, show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
 from functrans.primitives.base import own_cost
@@ -175,8 +175,7 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
         for v, place in arguments.items():
             add(f"{names.typed(v)} = {place}", depth + 1 + folded)
         for v, value in zip(program.constants, program.values, strict=True):
-            shape = show_type(getattr(value, "type", None) or v.type)
-            add(f"{names(v)}: {shape} = a captured array", depth + 1)
+            add(f"{names(v)}: {getattr(value, 'type', None) or v.type} = a captured array", depth + 1)
         for e in program.equations:
             cost, here = own_cost(e), len(rows)
             text = cut(show_equation(e, names), LONGEST)

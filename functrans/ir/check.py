@@ -122,18 +122,14 @@ class _Checker:
         elif v.__class__ is not Var:
             raise self.error(f"{what} is a {type(v).__name__}, not a Var or Literal", i)
         elif v not in self.known:
-            raise self.error(f"{what} is {self.names(v)}, which is not assigned yet", i)
+            raise self.error(f"{what} is {names_of(self.program)(v)}, which is not assigned yet", i)
 
     def define(self, v: Any, i: int | None) -> None:
         if v.__class__ is not Var:
             raise self.error(f"a Var is assigned, not a {type(v).__name__}", i)
         if v in self.known:
-            raise self.error(f"{self.names(v)} is assigned twice", i)
+            raise self.error(f"{names_of(self.program)(v)} is assigned twice", i)
         self.known.add(v)
-
-    @property
-    def names(self) -> Names:
-        return names_of(self.program)
 
     def error(self, what: str, i: int | None = None) -> errors.CheckError:
         """Return the error, with nearby equations."""
@@ -142,7 +138,7 @@ class _Checker:
         if i is None:
             return errors.CheckError(f"in {place}: {what}\nchecked {here()}")
         near = range(max(0, i - AROUND), min(i + AROUND + 1, len(p.equations)))
-        shown = [f"    {'>' if n == i else ' '} {show_equation(p.equations[n], self.names)}" for n in near]
+        shown = [f"    {'>' if n == i else ' '} {show_equation(p.equations[n], names_of(p))}" for n in near]
         wrong = p.equations[i]
         asked = f"made at\n    {equation_source(wrong)}" if wrong.source else f"checked {here()}"
         return errors.CheckError("\n".join([f"in equation {i} of {place}: {what}", *shown, asked]))

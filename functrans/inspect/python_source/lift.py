@@ -11,6 +11,7 @@ import math
 import sys
 import types
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -153,21 +154,10 @@ class Operand(str):
         """Return element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.type.ndim
-
-    @property
-    def size(self) -> int:
-        return self.type.size
+    shape = property(attrgetter("type.shape"))
+    dtype = property(attrgetter("type.dtype"))
+    ndim = property(attrgetter("type.ndim"))
+    size = property(attrgetter("type.size"))
 
 
 def of_literal(v: Literal, imports: set[str]) -> Operand:
