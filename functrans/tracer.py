@@ -224,8 +224,6 @@ def typeof(x: Any) -> ArrayType:
 
 
 def _typeof_other(x: Any) -> ArrayType:
-    if isinstance(x, (Tracer, Literal)):
-        return x.type
     if isinstance(x, jax.Array):  # also JAX's tracers and typed keys
         return ArrayType(x.shape, x.dtype, getattr(x, "weak_type", False))
     if isinstance(x, (np.ndarray, np.generic)):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from functrans import errors, runtime
-from functrans.inspect.page import asset, embedded, file_to_write, filled
+from functrans.inspect.page import asset, file_to_write, filled
 from functrans.inspect.python_source.naming import is_backward
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Program, argument_names
@@ -249,15 +249,8 @@ def draw(program: Program, path: str | Path) -> Path:
     else:
         n = sum([len(p.equations) for p in children_first(program)])
         note = f"{n} equations" + (", grouped by source line" if lines else "")
-        text = filled(
-            asset("draw.html"),
-            TITLE=escape(program.name or "program"),
-            NOTE=escape(note),
-            DATA=embedded({"graph": graph, "closed": closed}),
-            DAGRE=asset("dagre.min.js"),
-            PICTURE=asset("picture.js"),
-            SCRIPT=asset("draw.js"),
-        )
+        data = {"graph": graph, "closed": closed}
+        text = filled("draw.html", program.name or "program", note, data)
     file.write_text(text, encoding="utf-8")
     return file
 

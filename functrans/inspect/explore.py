@@ -8,7 +8,6 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.jit import jit, jit_options
 from functrans.api.programs import evaluate, make_ir
-from functrans.inspect.page import asset, embedded, file_to_write, filled
+from functrans.inspect.page import file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
@@ -332,13 +331,7 @@ def explore(
     @boundary
     def explored(*args: Any, **kwargs: Any) -> Path:
         made, lines = stages(shown, args, kwargs, profile)
-        text = filled(
-            asset("explore.html"),
-            TITLE=escape(function_name(shown)),
-            STYLE=asset("explore.css"),
-            SCRIPT=asset("explore.js"),
-            DATA=embedded(_data(made, lines)),
-        )
+        text = filled("explore.html", function_name(shown), "", _data(made, lines))
         written.write_text(text, encoding="utf-8")
         return written
 
