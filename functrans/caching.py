@@ -120,7 +120,6 @@ class Cache:
         return len(self.recent) + len(self._older)
 
     def get(self, key: Hashable) -> Any:
-        """Return the value of a key, or None."""
         found = self.recent.get(key)
         if found is None:
             return self._from_older(key)
@@ -159,7 +158,6 @@ class Cache:
         _let_go(list(gone.values()))
 
     def row(self) -> Row:
-        """Return the row for `report`."""
         return Row(self.name, len(self), self.limit, self.hits, self.misses, self.evictions)
 
     def clear(self) -> None:

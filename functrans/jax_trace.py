@@ -168,7 +168,6 @@ come_back: Callable[[Any], None] = trace_ctx.set_trace  # undo `leave`
 
 
 def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
-    """Bind a named axis for JAX's collectives."""
     return extend_axis_env_nd([(name, size)])
 
 

@@ -183,7 +183,6 @@ ARRAYS: set[type[Any]] = {Tracer, CONCRETE}
 
 
 def is_jax_tracer(x: Any) -> bool:
-    """Return whether a value is a tracer of JAX."""
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 
 

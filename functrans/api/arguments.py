@@ -105,7 +105,6 @@ def counted(n: int, one: str, several: str = "") -> str:
 
 
 def check_callable(fun: Any, name: str) -> None:
-    """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
             f"{name} takes a function, got {brief_with_type(fun)}, {here()}\n"

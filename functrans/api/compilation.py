@@ -389,7 +389,6 @@ class Compiled:
         return xla.relowering(traced, lambda: self._cleared().trace(*args, **kwargs))
 
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        """Return the result types as `jax.jit` does."""
         with compiler_options.fixed():
             return self.base.eval_shape(*args, **kwargs)
 

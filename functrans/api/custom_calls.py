@@ -198,8 +198,6 @@ class JvpCall(Call):
 
 
 class VjpCall(Call):
-    """A call of a custom_vjp function."""
-
     primitive, rule = custom_vjp_call, VjpRule
 
     def __init__(

@@ -87,8 +87,6 @@ class CustomFunction(Generic[_P, _R]):
 
 
 class CustomDerivative(CustomFunction[_P, _R]):
-    """A function with a custom derivative rule."""
-
     _call: Any  # JvpCall, VjpCall
     symbolic_zeros: bool = False
 

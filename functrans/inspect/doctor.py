@@ -143,7 +143,6 @@ def _rows(name: str, function: Any, operands: tuple[Any, ...]) -> list[Row]:
 
 
 def operations_of(program: Program) -> list[str]:
-    """Return the names of the operations of a program and of its nested programs."""
     names = [e.primitive.name for p in children_first(program) for e in p.equations]
     return list(dict.fromkeys(names))
 

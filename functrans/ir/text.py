@@ -288,7 +288,6 @@ def provenance(eqn: Equation) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Return the text of a parameter value."""
     if value is None or value.__class__ in (bool, int):
         return repr(value)
     if value.__class__ is str:

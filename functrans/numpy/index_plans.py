@@ -278,7 +278,6 @@ class Writing(NamedTuple):
 
 @cached("indices that are written", 4096)
 def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
-    """Return how to write to an index."""
     at = layout(shape, structure)
     steps = [s for s in at.steps if s.axis is not None]  # one for each axis
     sizes = [len(s.value) if s.kind == "slice" else 1 for s in steps]

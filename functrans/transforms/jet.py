@@ -67,8 +67,6 @@ class Jet(Tracer):
 
 
 class JetTrace(RuleRunner):
-    """The trace of `jet`."""
-
     __slots__ = ("at_once", "order")
     how = "jet of"
 
@@ -114,7 +112,6 @@ class JetTrace(RuleRunner):
         return Jet(self, primal, tuple([None if c is None else as_type(c, t) for c in terms]), t)
 
     def parts(self, x: Any) -> tuple[Any, Terms]:
-        """Return a value's primal and terms."""
         if x.__class__ is Jet and x.owner is self:
             return x.ref, x.terms
         return x, (None,) * self.order

@@ -183,7 +183,6 @@ class JvpTrace(RuleRunner):
         return primal if tangent is None else Dual(self, primal, tangent)
 
     def parts(self, x: Any) -> tuple[Any, Any]:
-        """Return a value's primal and tangent."""
         return (x.ref, x.tangent) if x.__class__ is Dual and x.owner is self else (x, None)
 
     # For higher-order primitives: see `Jit.differentiate`.

@@ -37,7 +37,6 @@ Product = Callable[[Any, Any], Any]
 
 
 def times(x: Any, y: Any) -> Any:
-    """Return x * y."""
     return None if x is None or y is None else ew.mul(x, y)
 
 
@@ -56,7 +55,6 @@ def over(x: Any, y: Any) -> Any:
 
 
 def minus(x: Any, y: Any) -> Any:
-    """Return x - y."""
     if y is None:
         return x
     return ew.neg(y) if x is None else ew.sub(x, y)
