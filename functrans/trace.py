@@ -21,6 +21,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any, NamedTuple
@@ -393,33 +394,22 @@ def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], n
 # Python's recursion limit, tracing continues in a new thread, which has its own stack, every so
 # many levels.
 _LEVELS_PER_STACK = 25
-_STATE = ("innermost", "below", "provenance", "depth", "axes")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
     if state.depth > sys.getrecursionlimit():  # as many calls would be too deep without tracing
         problem = f"functions are traced {state.depth} levels deep inside each other, {here()}"
         raise RecursionError(f"{problem}\nOne that calls itself must stop: by a shape, or a static argument.")
-    around = {k: getattr(state, k) for k in _STATE}
+    around = state.__dict__.copy()
     adopt = jax_trace.for_new_thread()
-    made: list[Program] = []
-    failed: list[BaseException] = []
 
-    def work() -> None:
+    def work() -> Program:
         state.__dict__.update(around)
         adopt()
-        try:
-            made.append(run())
-        except BaseException as error:  # raised again below, in the caller's thread
-            failed.append(error)
+        return run()
 
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(work,), name="functrans-stage", daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return made[0]
+    with ThreadPoolExecutor(1, "functrans-stage") as thread:
+        return thread.submit(contextvars.copy_context().run, work).result()
 
 
 def evaluate(

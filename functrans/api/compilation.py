@@ -142,14 +142,9 @@ class _Entry:
 
     def __init__(self, shared: Shared, name: str):
         self.options = name
-        self._shared = weakref.ref(shared)  # weak: `shared` holds this entry
+        self.shared: Shared = weakref.proxy(shared)  # which holds this entry
         update_wrapper(self, shared.statics.fun, updated=())
         del self.__wrapped__  # type: ignore[attr-defined]  # it would keep the function alive
-
-    @property
-    def shared(self) -> Shared:
-        """The state that all `jit` calls on the function share."""
-        return self._shared()  # type: ignore[return-value]
 
     @property
     def __signature__(self) -> Any:

@@ -40,8 +40,8 @@ from functrans.primitives.linalg.matrices import MatrixOperation
 
 # XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
 # in float32 and rounds once; NumPy rounds some at every step.
-LIMITS = dict.fromkeys(("float16", "bfloat16"), 8.0)
-LIMITS |= dict.fromkeys(("float32", "float64", "complex64", "complex128"), 64.0)
+LIMITS = dict.fromkeys(map(np.dtype, ("float16", "bfloat16")), 8.0)
+LIMITS |= dict.fromkeys(map(np.dtype, ("float32", "float64", "complex64", "complex128")), 64.0)
 SPREAD = 2.0
 _DRAWS = 4
 _FLOAT32 = np.dtype(np.float32)
@@ -70,7 +70,7 @@ def judge(
     worst, limit = 0.0, 0.0
     for k, (y, ref) in enumerate(zip(arrays, expected, strict=True)):
         ref = plain(ref)
-        bound = _limit(ref.dtype)
+        bound = LIMITS.get(ref.dtype, 0.0)
         if (y.dtype, y.shape) == (ref.dtype, ref.shape) and y.tobytes() == ref.tobytes():
             continue
         error = ulps(y, ref)
@@ -200,12 +200,7 @@ def _largest(x: Any) -> float:
 
 def rounding(dtype: Any) -> float:
     """Return the relative error that corresponds to the limit of a dtype."""
-    return _limit(dtype) * _numbers(dtype)[2]
-
-
-@cached("limits of errors", 64)
-def _limit(dtype: Any) -> float:
-    return LIMITS.get(np.dtype(dtype).name, 0.0)
+    return LIMITS.get(dtype, 0.0) * _numbers(dtype)[2]
 
 
 @cached("ends of dtypes", 64)
