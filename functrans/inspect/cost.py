@@ -9,10 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from functrans.api.static_arguments import Staged
 from functrans.backends.xla import executable
 from functrans.caching import memoized
 from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
-from functrans.inspect.staged import Staged, located, tool
+from functrans.inspect.staged import located, tool
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_text
 from functrans.ir.text import names_of, show_equation, with_nested
@@ -329,7 +330,7 @@ def cost(
 
     def costed(made: Staged) -> CostReport:
         program = located(opened(made.program))
-        return CostReport(program, _by_xla(program, made.values) if xla else {})
+        return CostReport(program, _by_xla(program, made.leaves) if xla else {})
 
     return tool("cost", fun, passes, DEFAULT, costed, runs=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import jax
 import numpy as np
@@ -13,7 +13,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.jit import jit_options
 from functrans.api.programs import check_takes
-from functrans.api.static_arguments import StaticArguments
+from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.caching import memoized
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
@@ -27,14 +27,6 @@ from functrans.passes.rewrite import derived, replaced_programs
 from functrans.tracer import Tracer, depending
 
 R = TypeVar("R")
-
-
-class Staged(NamedTuple):
-    """A program, the values of its inputs, and a function that unflattens its results."""
-
-    program: Program
-    values: Sequence[Any]
-    result: Callable[[Sequence[Any]], Any]
 
 
 def tool(
@@ -53,7 +45,7 @@ def tool(
     def used(*args: Any, **kwargs: Any) -> R:
         made = staged(fun, args, kwargs, passes, otherwise)
         if runs:
-            check_values(made.values, name)
+            check_values(made.leaves, name)
         return use(made)
 
     return used
@@ -67,14 +59,13 @@ def staged(
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
         check_takes(fun, leaves)
-        return Staged(inline(fun), leaves, list)
+        return Staged(inline(fun), leaves, tree.structure([*fun.outputs]))
     jitted = jit_options(fun)
     statics = StaticArguments(fun, None, None) if jitted is None else jitted.statics
-    program, leaves, out_tree = statics.staged(args, kwargs)
     if passes is None:
         passes = otherwise if jitted is None else jitted.passes
-    made = optimize(program, passes)
-    return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
+    made = statics.staged(args, kwargs)
+    return made._replace(program=optimize(made.program, passes))
 
 
 @memoized

@@ -18,12 +18,14 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans import pytrees as tree
+from functrans.api.static_arguments import Staged
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
 from functrans.inspect.observers import Frame, Place, by_xla, observe
 from functrans.inspect.python_source.naming import result_names
-from functrans.inspect.staged import Staged, output_stream, summary, tool
+from functrans.inspect.staged import output_stream, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
 from functrans.ir.text import show_equation, with_nested
@@ -117,10 +119,11 @@ def step(
     @unchecked()
     def stepped(made: Staged) -> Any:
         walker = _Walker(_asked(commands, input, stream), stream)
-        outs = observe(made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True)
+        outs = observe(made.program, made.leaves, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()
         pairs = zip(map(jax.numpy.asarray, outs), made.program.out_types, strict=True)
-        return made.result([as_type(y, t) for y, t in pairs])  # NumPy's arrays have no weak types
+        typed = [as_type(y, t) for y, t in pairs]  # NumPy's arrays have no weak types
+        return tree.unflatten(made.out_tree, typed)
 
     return tool("debug.step", fun, passes, (), stepped)
 

@@ -19,12 +19,13 @@ import jax.numpy as jnp
 
 from functrans import errors
 from functrans.api.jit import How, jit_options
+from functrans.api.static_arguments import Staged
 from functrans.backends.xla import executable, with_names
 from functrans.caching import cached
 from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
 from functrans.inspect.profile import placing
 from functrans.inspect.profile.placing import Kernel, Piece, Work, pieces
-from functrans.inspect.staged import Staged, located, tool
+from functrans.inspect.staged import located, tool
 from functrans.ir.program import Equation, Program, hoist_constants
 from functrans.ir.source import brief, describe, here, line_text, location
 from functrans.ir.text import names_of, show_equation, with_nested
@@ -330,7 +331,7 @@ def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     closed, constants = hoist_constants(marked)
     if how is not None and how.plain:
         closed = kernels.plain(closed)
-    operands = [*constants, *made.values]
+    operands = [*constants, *made.leaves]
     function: Any = executable(closed)  # of jax.jit, which donates nothing
     options = _WITHOUT_GRAPHS if jax.default_backend() == "gpu" else None
     with with_names():
