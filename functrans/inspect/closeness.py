@@ -94,14 +94,14 @@ def _arbitrated(
         return most
     if _is_plain_product(eqn, ref) and np.isfinite(most):
         at = np.nonzero(error > bound)
-        unit, relaxed = _unit(ref[at]), error.copy()
+        unit, relaxed = _unit(widened(ref[at]), ref.dtype), error.copy()
         relaxed[at] *= unit / (unit + _cancelled(eqn, values, at, coarse))
         if (worst := float(relaxed.max())) <= bound:
             return worst
     exact = plain(by_float64(eqn, values)[k])
     error = np.minimum(error, ulps(y, exact.astype(ref.dtype), exact))
     most = float(error.max(initial=0.0))
-    unit = _unit(ref)
+    unit = _unit(widened(ref), ref.dtype)
     rng = np.random.default_rng(0)
     moved = np.abs(exact - ref.astype(exact.dtype))
     if isinstance(eqn.primitive, MatrixOperation):
@@ -151,11 +151,10 @@ def ulps(y: Any, ref: Any, exact: Any = None) -> Any:
         return np.asarray(np.inf)
     if not is_inexact(ref.dtype):
         return np.where(y == ref, 0.0, np.inf)
-    wide = np.complex128 if ref.dtype.kind == "c" else np.float64
-    x, r = y.astype(wide), ref.astype(wide)
-    distance = np.abs(x - (r if exact is None else exact.astype(wide)))
+    x, r = widened(y), widened(ref)
+    distance = np.abs(x - (r if exact is None else exact))
     tiny, _, _ = _numbers(ref.dtype)  # XLA flushes subnormals to zero, NumPy does not
-    error = np.where(distance <= tiny, 0.0, distance / _unit(ref, r))
+    error = np.where(distance <= tiny, 0.0, distance / _unit(r, ref.dtype))
     return error if np.isfinite(distance).all() else _where_finite(error, x, r)
 
 
@@ -165,11 +164,9 @@ def _where_finite(error: Any, x: Any, r: Any) -> Any:
     return np.where(np.isfinite(x) & np.isfinite(r), error, np.where(same, 0.0, np.inf))
 
 
-def _unit(ref: Any, wide: Any = None) -> Any:
-    """Return one ULP of each element, in float64; `wide`: the elements in float64 or complex128."""
-    if wide is None:
-        wide = ref.astype(np.complex128 if ref.dtype.kind == "c" else np.float64)
-    tiny, largest, eps = _numbers(ref.dtype)
+def _unit(wide: Any, dtype: Any) -> Any:
+    """Return one ULP at a dtype of each element of a float64 or complex128 array."""
+    tiny, largest, eps = _numbers(dtype)
     size = np.fmin(np.fmax(np.abs(wide), tiny), largest)
     return (size.view(np.uint64) & _EXPONENT).view(np.float64) * eps
 
