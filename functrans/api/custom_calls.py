@@ -93,9 +93,7 @@ class Call:
             )
         return [as_array(y) for y in outs]
 
-    def mismatch(
-        self, rule: Any, what: str, error: type[errors.RuleMismatch] = errors.RuleMismatch
-    ) -> Exception:
+    def mismatch(self, rule: Any, what: str, error: type[Exception] = errors.RuleMismatch) -> Exception:
         """Return the error for a wrong result of a rule; it shows the lines of rule and call."""
         return error(
             f"{function_name(rule)}, a custom rule of {self.name}, {what}.\n"

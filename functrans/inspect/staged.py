@@ -30,12 +30,7 @@ R = TypeVar("R")
 
 
 def tool(
-    name: str,
-    fun: Any,
-    passes: Choice | None,
-    otherwise: Choice,
-    use: Callable[[Staged], R],
-    runs: bool = True,
+    name: str, fun: Any, passes: Choice | None, default: Choice, use: Callable[[Staged], R], runs: bool = True
 ) -> Callable[..., R]:
     """Return the function of the arguments of `fun` that a tool returns: it calls `use` with what
     `staged` returns. `runs`: the values are used, so they must be concrete."""
@@ -43,7 +38,7 @@ def tool(
 
     @boundary
     def used(*args: Any, **kwargs: Any) -> R:
-        made = staged(fun, args, kwargs, passes, otherwise)
+        made = staged(fun, args, kwargs, passes, default)
         if runs:
             check_values(made.leaves, name)
         return use(made)
@@ -52,10 +47,10 @@ def tool(
 
 
 def staged(
-    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None, otherwise: Choice
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None, default: Choice
 ) -> Staged:
     """Trace a function and run passes on the program, by default those of a jitted function, and
-    `otherwise` for another; a Program is used as it is."""
+    `default` for another; a Program is used as it is."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
         check_takes(fun, leaves)
@@ -63,7 +58,7 @@ def staged(
     jitted = jit_options(fun)
     statics = StaticArguments(fun, None, None) if jitted is None else jitted.statics
     if passes is None:
-        passes = otherwise if jitted is None else jitted.passes
+        passes = default if jitted is None else jitted.passes
     made = statics.staged(args, kwargs)
     return made._replace(program=optimize(made.program, passes))
 

@@ -15,7 +15,7 @@ Writing is one scatter (one dynamic_update_slice if everything is static and all
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -147,14 +147,10 @@ class Indices(NamedTuple):
 
 
 def _indices(
-    shape: Shape,
-    at: Layout,
-    sizes: Sequence[int],
-    steps: Sequence[Step],
-    is_window: Callable[[range], bool],
-    wrap: bool,
+    shape: Shape, at: Layout, sizes: Sequence[int], steps: Sequence[Step], any_step: bool, wrap: bool
 ) -> Indices:
-    """Return the indices that `steps` describe. A slice that is no window has an index axis along it."""
+    """Return the indices that `steps` describe. A slice is a window if its step is 1 or may be `any_step`;
+    else it has an index axis along it."""
     slices: list[int] = []
     grown: list[int] = []  # the sizes of the index axes, which are named by the numbers after the array's
     own: dict[int, int] = {}  # axis of the array -> the index axis that counts along it
@@ -165,7 +161,7 @@ def _indices(
 
     def cut(axes: Sequence[Step]) -> None:
         for _, axis, value in [a for a in axes if a.kind == "slice"]:
-            if is_window(value):
+            if any_step or value.step == 1:
                 slices.append(axis)
             else:
                 own[axis] = len(grown)
@@ -242,7 +238,7 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
         cut = {"start": starts, "limit": limit, "strides": tuple([r.step for r in read])}
     window = indices = None
     if any([s.kind == "array" and s.value for s in at.steps]) or (given and not by_window):
-        indices = _indices(shape, at, sizes, given, lambda r: True, wrap)
+        indices = _indices(shape, at, sizes, given, True, wrap)
     elif given:
         if reverse or any([r.step != 1 for r in read]):
             starts = (0,) * len(shape)
@@ -285,7 +281,7 @@ def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
         at.shape(sizes),
         at.shape(sizes, new=False),
         _static_window(shape, steps, wrap),
-        _indices(shape, at, sizes, steps, lambda r: r.step == 1, wrap),
+        _indices(shape, at, sizes, steps, False, wrap),
         math.prod(at.arrays) == 1,
         all([s.kind == "int" or (s.kind == "slice" and s.value.step > 0) for s in steps]),
     )
