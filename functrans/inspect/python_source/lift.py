@@ -11,7 +11,6 @@ import math
 import sys
 import types
 from collections.abc import Callable
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -142,22 +141,22 @@ class Operand(str):
 
     full: str
     type: ArrayType
+    shape: tuple[int, ...]
+    dtype: Any
+    ndim: int
+    size: int
     literal: bool
     element: str  # for a number: an element along the first axis
 
     def __new__(cls, text: str, type: ArrayType, full: str = "", literal: bool = False) -> Operand:
         made = super().__new__(cls, text)
         made.full, made.type, made.literal = full or text, type, literal
+        made.shape, made.dtype, made.ndim, made.size = type.shape, type.dtype, type.ndim, type.size
         return made
 
     def at(self, index: str) -> str:
         """Return element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
-
-    shape = property(attrgetter("type.shape"))
-    dtype = property(attrgetter("type.dtype"))
-    ndim = property(attrgetter("type.ndim"))
-    size = property(attrgetter("type.size"))
 
 
 def of_literal(v: Literal, imports: set[str]) -> Operand:
