@@ -3,91 +3,11 @@
 Importing this package loads almost nothing. Each name below is imported on first access.
 """
 
-from __future__ import annotations
-
 from functrans.loading import lazily as _lazily
 
 __version__: str = "0.2.0"
 
 with _lazily(__name__):
-    from jax import Device as Device
-    from jax import NamedSharding as NamedSharding
-    from jax import P as P
-    from jax import Ref as Ref
-    from jax import ShapeDtypeStruct as ShapeDtypeStruct
-    from jax import Shard as Shard
-    from jax import block_until_ready as block_until_ready
-    from jax import check_tracer_leaks as check_tracer_leaks
-    from jax import checking_leaks as checking_leaks
-    from jax import closure_convert as closure_convert
-    from jax import config as config
-    from jax import copy_to_host_async as copy_to_host_async
-    from jax import custom_gradient as custom_gradient
-    from jax import debug_infs as debug_infs
-    from jax import debug_key_reuse as debug_key_reuse
-    from jax import debug_nans as debug_nans
-    from jax import default_backend as default_backend
-    from jax import default_device as default_device
-    from jax import default_matmul_precision as default_matmul_precision
-    from jax import default_prng_impl as default_prng_impl
-    from jax import device_count as device_count
-    from jax import device_get as device_get
-    from jax import devices as devices
-    from jax import disable_jit as disable_jit
-    from jax import distributed as distributed
-    from jax import dlpack as dlpack
-    from jax import ds as ds
-    from jax import effects_barrier as effects_barrier
-    from jax import empty_ref as empty_ref
-    from jax import enable_checks as enable_checks
-    from jax import enable_custom_prng as enable_custom_prng
-    from jax import enable_x64 as enable_x64
-    from jax import explain_cache_misses as explain_cache_misses
-    from jax import float0 as float0
-    from jax import free_ref as free_ref
-    from jax import freeze as freeze
-    from jax import host_count as host_count
-    from jax import host_id as host_id
-    from jax import host_ids as host_ids
-    from jax import image as image
-    from jax import legacy_prng_key as legacy_prng_key
-    from jax import live_arrays as live_arrays
-    from jax import local_device_count as local_device_count
-    from jax import local_devices as local_devices
-    from jax import log_compiles as log_compiles
-    from jax import make_array_from_callback as make_array_from_callback
-    from jax import make_array_from_process_local_data as make_array_from_process_local_data
-    from jax import make_array_from_single_device_arrays as make_array_from_single_device_arrays
-    from jax import make_mesh as make_mesh
-    from jax import make_user_context as make_user_context
-    from jax import memory as memory
-    from jax import monitoring as monitoring
-    from jax import new_ref as new_ref
-    from jax import no_execution as no_execution
-    from jax import no_tracing as no_tracing
-    from jax import numpy_dtype_promotion as numpy_dtype_promotion
-    from jax import numpy_rank_promotion as numpy_rank_promotion
-    from jax import ops as ops
-    from jax import print_environment_info as print_environment_info
-    from jax import process_count as process_count
-    from jax import process_index as process_index
-    from jax import process_indices as process_indices
-    from jax import profiler as profiler
-    from jax import ref as ref
-    from jax import reshard as reshard
-    from jax import scipy as scipy
-    from jax import set_mesh as set_mesh
-    from jax import sharding as sharding
-    from jax import smap as smap
-    from jax import softmax_custom_jvp as softmax_custom_jvp
-    from jax import stages as stages
-    from jax import thread_guard as thread_guard
-    from jax import threefry_partitionable as threefry_partitionable
-    from jax import transfer_guard as transfer_guard
-    from jax import transfer_guard_device_to_device as transfer_guard_device_to_device
-    from jax import transfer_guard_device_to_host as transfer_guard_device_to_host
-    from jax import transfer_guard_host_to_device as transfer_guard_host_to_device
-
     from functrans import ad_checkpoint as ad_checkpoint
     from functrans import custom_batching as custom_batching
     from functrans import custom_derivatives as custom_derivatives
@@ -144,7 +64,8 @@ with _lazily(__name__):
     from functrans.inspect.doctor import doctor as doctor
     from functrans.inspect.explore import explore as explore
     from functrans.inspect.nans import find_nan as find_nan
-    from functrans.inspect.profile.entry import profile as profile
+    from functrans.inspect.profile.report import profile as profile
     from functrans.inspect.python_source.writer import to_python as to_python
+    from functrans.jax_names import *
     from functrans.numpy import ndarray as Array  # noqa: F401
     from functrans.trace import typeof as typeof

@@ -120,7 +120,6 @@ class Cache:
         return len(self.recent) + len(self._older)
 
     def get(self, key: Hashable) -> Any:
-        """Return the value of a key, or None."""
         found = self.recent.get(key)
         if found is None:
             return self._from_older(key)
@@ -165,7 +164,6 @@ class Cache:
         _let_go(list(gone.values()))
 
     def row(self) -> Row:
-        """Return the row for `report`."""
         return Row(self.name, len(self), self.limit, self.hits, self.misses, self.evictions)
 
     def clear(self) -> None:
@@ -202,8 +200,7 @@ def _let_go(values: list[Any]) -> None:
 
 
 class CachePerFunction:
-    """A Cache per user function (or other object), freed with it. Cached values must not refer to
-    the function."""
+    """A Cache per user function (or other object), freed with it: its values must not refer to that."""
 
     __slots__ = ("_limit", "_name", "_of")
 
@@ -212,8 +209,7 @@ class CachePerFunction:
         self._of: weakref.WeakKeyDictionary[Any, Cache] = weakref.WeakKeyDictionary()
 
     def of(self, function: Any) -> Cache:
-        """Return the function's cache; a new one if it is not hashable or not weakly
-        referenceable."""
+        """Return the function's cache; a new one if it is not hashable or not weakly referenceable."""
         try:
             found = self._of.get(function)
             return self._of.setdefault(function, self._new()) if found is None else found

@@ -172,8 +172,7 @@ class AbstractArrayError(AbstractValueError, jax.errors.TracerArrayConversionErr
 
 
 class NonConcreteMask(FunctransError, jax.errors.NonConcreteBooleanIndexError):
-    """The shape of a boolean mask's result depends on its values, which are not known while
-    tracing."""
+    """The shape of a boolean mask's result depends on its values, which are not known while tracing."""
 
 
 class NotSupported(FunctransError, TypeError, NotImplementedError):

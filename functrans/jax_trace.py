@@ -79,8 +79,7 @@ def is_innermost() -> bool:
 
 
 def is_recording() -> bool:
-    """Return whether JAX's current trace records everything, as in the body of a loop or a jitted
-    function."""
+    """Return whether JAX's current trace records everything, as in a loop or a jitted function."""
     return isinstance(current.value, DynamicJaxprTrace)
 
 
@@ -135,8 +134,7 @@ def for_new_thread() -> Callable[[], None]:
 
 
 def enter(stages: bool) -> None:
-    """Make a bridge current, on JAX's current trace or on the parent of a bridge that is
-    current."""
+    """Make a bridge current, on JAX's current trace or on the parent of a bridge that is current."""
     top = current.value
     parent = top
     if top.__class__ is Bridge:
@@ -149,8 +147,7 @@ def enter(stages: bool) -> None:
 
 
 def return_to_bridge() -> Place:
-    """Make the bridge current again if its parent is, in order to run a rule; return the previous
-    place."""
+    """Make the bridge current again if its parent is, in order to run a rule; return the previous place."""
     before = place()
     top, bridge = before
     if bridge is not None and top is bridge.parent:
@@ -171,7 +168,6 @@ come_back: Callable[[Any], None] = trace_ctx.set_trace  # undo `leave`
 
 
 def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
-    """Bind a named axis for JAX's collectives."""
     return extend_axis_env_nd([(name, size)])
 
 
@@ -181,8 +177,7 @@ def is_checked_map() -> bool:
 
 
 def without_varying() -> AbstractContextManager[Any]:
-    """Trace without `shard_map`'s check of the axes over which values vary, which our types do not
-    tell."""
+    """Trace without `shard_map`'s check of the axes over which values vary, which our types do not tell."""
     return _check_vma(False) if is_checked_map() else nullcontext()
 
 

@@ -92,24 +92,22 @@ class lazily:
         for here in self._table:
             del self._namespace[here]
         self._namespace.update(__getattr__=self._load, __dir__=self._listed)
-        if self._table and not self._homes:
-            self._namespace["__all__"] = list(self._table)
 
     def _listed(self) -> list[str]:
-        """Return what `dir` lists: our names, loaded or not, and JAX's."""
-        names = {*self._namespace, *self._table}
-        names.update(*[import_module(home).__all__ for home in self._homes])
-        twin = _twin(self._package)
-        if twin is not None:
-            modules = pkgutil.iter_modules(getattr(twin, "__path__", ()))
-            theirs = {*dir(twin), *[m.name for m in modules]}
-            names |= {name for name in theirs if not name.startswith("_")}
-        return sorted(names)
+        """Return what `dir` lists: our names, loaded or not, JAX's, and its modules."""
+        modules = pkgutil.iter_modules(getattr(_twin(self._package), "__path__", ()))
+        return sorted({*self._namespace, *self._all(), *[m.name for m in modules if m.name[0] != "_"]})
+
+    def _all(self) -> list[str]:
+        """Return the names of `import *`: our names and JAX's, without our modules that were loaded."""
+        names = {n for n, x in self._namespace.items() if not isinstance(x, ModuleType)}
+        names.update(self._table, *[import_module(home).__all__ for home in self._homes])
+        return sorted([n for n in names.union(dir(_twin(self._package))) if not n.startswith("_")])
 
     def _load(self, name: str) -> Any:
         package = self._package
-        if name == "__all__":  # of a module that falls back to JAX: the names of `import *`
-            return [n for n in self._listed() if not n.startswith("_")]
+        if name == "__all__":
+            return self._all()
         found = self._table.get(name)
         if found is None:
             asked_by = sys._getframe(1).f_code.co_filename

@@ -3,10 +3,9 @@
 `jax.extend.mlir` has the same, but importing it also imports Pallas and every other dialect.
 """
 
-from jaxlib.mlir import ir as ir
-from jaxlib.mlir.dialects import chlo as chlo
-from jaxlib.mlir.dialects import func as func
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import chlo, func
 from jaxlib.mlir.dialects import stablehlo as hlo
-from jaxlib.mlir.ir import MLIRError as MLIRError
+from jaxlib.mlir.ir import MLIRError
 
 __all__ = ["MLIRError", "chlo", "func", "hlo", "ir"]

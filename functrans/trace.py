@@ -21,6 +21,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any, NamedTuple
@@ -63,8 +64,7 @@ class _State(threading.local):
 
     @property
     def trace(self) -> Any:
-        """The trace that gets operations; None if they run eagerly or in a trace of JAX above
-        ours."""
+        """The trace that gets operations; None if they run eagerly or in a trace of JAX above ours."""
         trace = self.innermost
         return None if trace is None or jax_trace.is_above() else trace
 
@@ -128,8 +128,7 @@ _ALONE = Cache("operations as programs", 4096)
 def one_operation(
     primitive: Any, operands: Sequence[Any], params: dict[str, Any], source: Source | None = None
 ) -> Program:
-    """Return the program of one operation on inputs of some types, and literals. Cached, with what is
-    derived from it."""
+    """Return the program of one operation on inputs of some types, and literals; cached."""
     kinds = [(x.value.__class__, str(x.value), x.type) if x.__class__ is Literal else x for x in operands]
     key = (one_operation, primitive, source, *kinds, *params.items())
     held = programs_among(params)  # perhaps of a user's function, with which it is freed
@@ -325,8 +324,7 @@ def tracing(trace: Any) -> Iterator[Any]:
 
 @contextmanager
 def at_once() -> Iterator[None]:
-    """Leave all traces: operations inside run eagerly. Values of the enclosing traces can still be
-    captured."""
+    """Leave all traces: operations inside run eagerly. Values of enclosing traces can still be captured."""
     outer, derived, below = state.innermost, state.provenance, state.below
     if outer is not None:
         state.below = Level(outer, jax_trace.bridge(), below)
@@ -396,40 +394,28 @@ def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], n
 # Python's recursion limit, tracing continues in a new thread, which has its own stack, every so
 # many levels.
 _LEVELS_PER_STACK = 25
-_STATE = ("innermost", "below", "provenance", "depth", "axes")
 
 
 def _on_new_stack(run: Callable[[], Program]) -> Program:
     if state.depth > sys.getrecursionlimit():  # as many calls would be too deep without tracing
         problem = f"functions are traced {state.depth} levels deep inside each other, {here()}"
         raise RecursionError(f"{problem}\nOne that calls itself must stop: by a shape, or a static argument.")
-    around = {k: getattr(state, k) for k in _STATE}
+    around = state.__dict__.copy()
     adopt = jax_trace.for_new_thread()
-    made: list[Program] = []
-    failed: list[BaseException] = []
 
-    def work() -> None:
+    def work() -> Program:
         state.__dict__.update(around)
         adopt()
-        try:
-            made.append(run())
-        except BaseException as error:  # raised again below, in the caller's thread
-            failed.append(error)
+        return run()
 
-    context = contextvars.copy_context()
-    thread = threading.Thread(target=context.run, args=(work,), name="functrans-stage", daemon=True)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-    return made[0]
+    with ThreadPoolExecutor(1, "functrans-stage") as thread:
+        return thread.submit(contextvars.copy_context().run, work).result()
 
 
 def evaluate(
     program: Program, args: Sequence[Any], apply: Callable[[Equation, list[Any]], Any] | None = None
 ) -> list[Any]:
-    """Run a program on values: bind each equation in the current trace, or call
-    `apply(equation, values)` for it."""
+    """Run a program on values: bind each equation in the current trace, or call `apply(equation, values)`."""
     env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
     env.update(zip(program.constants, program.values, strict=True))
     with provenance():
@@ -470,8 +456,7 @@ def _caster(dtype: Any) -> Callable[[Any], Any]:
 
 
 def staging_trace(innermost: Any = None) -> Any:
-    """Return the innermost trace that records everything, or None if concrete arrays can be
-    made."""
+    """Return the innermost trace that records everything, or None if concrete arrays can be made."""
     trace = state.trace if innermost is None else innermost
     while trace is not None and not trace.stages:
         trace = None if trace.evaluates else trace.parent
@@ -479,8 +464,7 @@ def staging_trace(innermost: Any = None) -> Any:
 
 
 def full(value: Any, type: ArrayType) -> Any:
-    """Return an array filled with one number: a tracer of a literal while staging, else a jax
-    array."""
+    """Return an array filled with one number: a tracer of a literal while staging, else a jax array."""
     trace = staging_trace()
     if trace is None:
         with jax_trace.outside():

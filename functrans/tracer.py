@@ -183,7 +183,6 @@ ARRAYS: set[type[Any]] = {Tracer, CONCRETE}
 
 
 def is_jax_tracer(x: Any) -> bool:
-    """Return whether a value is a tracer of JAX."""
     return x.__class__ not in ARRAYS and isinstance(x, AnyTracer)
 
 
@@ -224,8 +223,6 @@ def typeof(x: Any) -> ArrayType:
 
 
 def _typeof_other(x: Any) -> ArrayType:
-    if isinstance(x, (Tracer, Literal)):
-        return x.type
     if isinstance(x, jax.Array):  # also JAX's tracers and typed keys
         return ArrayType(x.shape, x.dtype, getattr(x, "weak_type", False))
     if isinstance(x, (np.ndarray, np.generic)):
@@ -291,8 +288,7 @@ def check_kept(x: Any) -> None:
 
 
 def is_active(owner: Any, innermost: Any, below: Any) -> bool:
-    """Return whether a trace is active in this thread: `innermost`, one of its parents, or one
-    below a trace of JAX."""
+    """Return whether a trace is active in this thread: `innermost`, a parent, or one below a trace of JAX."""
     trace = innermost
     while True:
         while trace is not None:

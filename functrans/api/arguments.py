@@ -105,7 +105,6 @@ def counted(n: int, one: str, several: str = "") -> str:
 
 
 def check_callable(fun: Any, name: str) -> None:
-    """Raise an error unless `fun` is callable."""
     if not callable(fun):
         raise errors.NotAnArray(
             f"{name} takes a function, got {brief_with_type(fun)}, {here()}\n"
@@ -177,8 +176,7 @@ class Chosen:
     def check(
         self, given: tuple[Any, ...], types: Sequence[ArrayType], holomorphic: bool, allow_int: bool = False
     ) -> None:
-        """Raise an error unless every leaf has a differentiable dtype; `types` are those of the
-        leaves."""
+        """Raise an error unless the leaves, which have these types, can be differentiated."""
         wanted = "complex" if holomorphic else "float" if self.name == "jacfwd" else "float complex"
         if allow_int:
             wanted += " int uint bool key"
@@ -234,25 +232,25 @@ def check_loss(fun: Any, value: Any, holomorphic: bool) -> None:
     check_outputs("grad", fun, leaves, holomorphic)
 
 
-class Matching(NamedTuple):
-    """Tangents of primals, or cotangents of results, that a user passes to a function: what they are in
-    messages, and the classes of the errors about their structure, shapes and dtypes."""
+class Taken(NamedTuple):
+    """What a function takes from the user: a "tangent" for each "primal", or a "cotangent" for each
+    "result". The errors are those about its structure, shapes and dtypes."""
 
-    to: str
+    function: str
     what: str
     of: str
-    structure: type[Exception]
-    shape: type[Exception]
-    dtype: type[Exception]
+    wrong_structure: type[Exception]
+    wrong_shape: type[Exception]
+    wrong_dtype: type[Exception]
 
-    def flat(self, given: Any, structure: Any, types: Sequence[ArrayType]) -> list[Any]:
-        """Return them as a flat list, with None for those of integers; raise an error unless they match
-        values of this structure and these types."""
+    def flatten(self, given: Any, structure: Any, types: Sequence[ArrayType]) -> list[Any]:
+        """Return what was given as a flat list, with None for integers; raise an error unless it matches
+        primals or results of this structure and these types."""
         leaves, found = tree.flatten(given)
         if found != structure:
             fix = "Pass one cotangent (zeros if there is none) for each array of the results."
-            raise self.structure(
-                f"{self.to}: the {self.what}s must have the structure of the {self.of}s, "
+            raise self.wrong_structure(
+                f"{self.function}: the {self.what}s must have the structure of the {self.of}s, "
                 f"{tree.spelled(structure)}, got {tree.spelled(found)}, {here()}\n"
                 f"{'Write jvp(f, (x, y), (dx, dy)).' if self.what == 'tangent' else fix}"
             )
@@ -268,10 +266,10 @@ class Matching(NamedTuple):
             x = as_array(x)
             have = typeof(x)
         if not have.same(want):
-            kind = self.dtype if have.shape == want.shape else self.shape
+            kind = self.wrong_dtype if have.shape == want.shape else self.wrong_shape
             advice = f"It must have the shape and dtype of the {self.of}, like jnp.ones_like({self.of})."
             if nothing:
                 advice = f"The tangent of an integer array is np.zeros({want.shape}, ft.dtypes.float0)."
             problem = f"the {self.what} of a {self.of} {t} must be {want}, got {have}"
-            raise kind(f"{self.to}: {problem}, {here()}\n{advice}")
+            raise kind(f"{self.function}: {problem}, {here()}\n{advice}")
         return None if nothing else x

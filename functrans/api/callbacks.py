@@ -179,17 +179,16 @@ def pure_callback(
       >>> print(f(jnp.array([3.0, 1.0, 2.0])))
       [1. 2. 3.]
     """
-    if vmap_method not in _VMAP_METHODS:
+    if vmap_method not in _METHODS:
         raise errors.InvalidArgument(
-            f"pure_callback: vmap_method must be one of {', '.join(map(repr, _VMAP_METHODS))}, "
+            f"pure_callback: vmap_method must be one of {', '.join(map(repr, _METHODS))}, "
             f"got {vmap_method!r}, {here()}"
         )
     how = {"sharding": sharding, "vmap_method": vmap_method}
     return _with_results(calls.pure_callback, callback, result_shape_dtypes, args, kwargs, how)
 
 
-_METHODS = "sequential sequential_unrolled expand_dims broadcast_all legacy_vectorized"
-_VMAP_METHODS = (*_METHODS.split(), None)
+_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
 
 @boundary
@@ -285,7 +284,6 @@ def _is_array_like(x: Any) -> bool:
 
 
 def _with_results(primitive: Any, callback: Any, like: Any, args: Any, kwargs: Any, how: Any) -> Any:
-    """Bind one of the callback primitives that have results."""
     check_function(callback, primitive.name, "callback")
     leaves, in_tree = tree.flatten((args, kwargs))
     structs, out_tree = tree.flatten(like)

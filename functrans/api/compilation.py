@@ -94,8 +94,7 @@ class Shared:
         return exactly(static), in_tree, types, state.axes, settings()
 
     def kept(self, key: Any) -> tuple[Any, ...] | None:
-        """Return a program, its captured values and the treedef of its result, if the values are
-        arrays."""
+        """Return a program, its captured values, if these are arrays, and the treedef of its result."""
         found = None if key is None else self.cache.get(key)
         return found if found is not None and _are_concrete(found[1]) else None
 
@@ -143,14 +142,9 @@ class _Entry:
 
     def __init__(self, shared: Shared, name: str):
         self.options = name
-        self._shared = weakref.ref(shared)  # weak: `shared` holds this entry
+        self.shared: Shared = weakref.proxy(shared)  # which holds this entry
         update_wrapper(self, shared.statics.fun, updated=())
         del self.__wrapped__  # type: ignore[attr-defined]  # it would keep the function alive
-
-    @property
-    def shared(self) -> Shared:
-        """The state that all `jit` calls on the function share."""
-        return self._shared()  # type: ignore[return-value]
 
     @property
     def __signature__(self) -> Any:
@@ -361,8 +355,7 @@ class Compiled:
                 self.clear_cache()
 
     def _asked(self, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of the callable with the options for the program; if the trace is aborted, that of
-        the right one."""
+        """Call a method with the options for the program; if the trace is aborted, with the right ones."""
         outermost, shared = xla.is_outermost(), self._shared
         jitted = self._jitted(shared.preferred) if outermost else self.base
         try:
@@ -391,7 +384,6 @@ class Compiled:
         return xla.relowering(traced, lambda: self._cleared().trace(*args, **kwargs))
 
     def eval_shape(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
-        """Return the result types as `jax.jit` does."""
         with compiler_options.fixed():
             return self.base.eval_shape(*args, **kwargs)
 
@@ -400,10 +392,8 @@ class Compiled:
         return self
 
     def clear_cache(self) -> None:
-        """Clear the caches of all the callables."""
         for made in self._all.values():
             made.clear_cache()
 
     def cache_size(self) -> int:
-        """Return the number of compiled signatures."""
         return sum([made._cache_size() for made in self._all.values()])

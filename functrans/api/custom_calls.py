@@ -93,9 +93,7 @@ class Call:
             )
         return [as_array(y) for y in outs]
 
-    def mismatch(
-        self, rule: Any, what: str, error: type[errors.RuleMismatch] = errors.RuleMismatch
-    ) -> Exception:
+    def mismatch(self, rule: Any, what: str, error: type[Exception] = errors.RuleMismatch) -> Exception:
         """Return the error for a wrong result of a rule; it shows the lines of rule and call."""
         return error(
             f"{function_name(rule)}, a custom rule of {self.name}, {what}.\n"
@@ -198,8 +196,6 @@ class JvpCall(Call):
 
 
 class VjpCall(Call):
-    """A call of a custom_vjp function."""
-
     primitive, rule = custom_vjp_call, VjpRule
 
     def __init__(

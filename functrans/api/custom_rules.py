@@ -87,13 +87,10 @@ class CustomFunction(Generic[_P, _R]):
 
 
 class CustomDerivative(CustomFunction[_P, _R]):
-    """A function with a custom derivative rule."""
-
     _call: Any  # JvpCall, VjpCall
     symbolic_zeros: bool = False
 
     def _by_jax(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        """Call JAX's function with the same rule."""
         made: Any = getattr(jax, self._kind)(self.fun, self.nondiff_argnums)
         define = made.defjvp if self._kind == "custom_jvp" else made.defvjp
         define(*self.rules, symbolic_zeros=self.symbolic_zeros)

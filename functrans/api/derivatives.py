@@ -16,7 +16,7 @@ from functrans import errors, runtime
 from functrans import pytrees as tree
 from functrans.api.arguments import (
     Chosen,
-    Matching,
+    Taken,
     as_arrays,
     check_callable,
     check_loss,
@@ -44,10 +44,10 @@ _Aux = TypeVar("_Aux")
 _jax: Any = jax  # whose overloads take no `has_aux: bool`, and whose `ad` has no types
 
 _TYPE, _SHAPE, _VALUE = errors.TypeMismatch, errors.ShapeMismatch, errors.InvalidArgument
-_OF_JVP = Matching("jvp", "tangent", "primal", _TYPE, _SHAPE, _TYPE)
-_OF_LINEARIZED = Matching("the function from linearize", "tangent", "primal", _TYPE, _SHAPE, _VALUE)
-_OF_PULLBACK = Matching("a vjp function", "cotangent", "result", _VALUE, _VALUE, _VALUE)
-_OF_TRANSPOSED = Matching("a transposed function", "cotangent", "result", _TYPE, _TYPE, _TYPE)
+_OF_JVP = Taken("jvp", "tangent", "primal", _TYPE, _SHAPE, _TYPE)
+_OF_LINEARIZED = Taken("the function from linearize", "tangent", "primal", _TYPE, _SHAPE, _VALUE)
+_OF_PULLBACK = Taken("a vjp function", "cotangent", "result", _VALUE, _VALUE, _VALUE)
+_OF_TRANSPOSED = Taken("a transposed function", "cotangent", "result", _TYPE, _TYPE, _TYPE)
 
 
 @overload
@@ -102,7 +102,7 @@ def jvp(
     leaves, in_tree = tree.flatten((tuple(primals), {}))
     leaves = as_arrays(leaves, lambda: tree.path_names(tuple(primals), "primals"))
     types = [typeof(x) for x in leaves]
-    moving = _OF_JVP.flat(tuple(tangents), in_tree.children()[0], types)
+    moving = _OF_JVP.flatten(tuple(tangents), in_tree.children()[0], types)
     flat = FlatFunction(fun, in_tree, has_aux=has_aux)
     outs, out_tangents = run_dual(flat, leaves, moving)
     out, aux = results(flat, outs)
@@ -160,7 +160,7 @@ def linearize(fun: Callable[..., PyTree], *primals: PyTree, has_aux: bool = Fals
 
     @boundary
     def linearized(residuals: Sequence[Any], *tangents: Any) -> Any:
-        given = _OF_LINEARIZED.flat(tangents, in_tree.children()[0], types)
+        given = _OF_LINEARIZED.flatten(tangents, in_tree.children()[0], types)
         moving = zip(compress(given, active), linear.inputs, strict=True)
         found = evaluate(run, [*residuals, *[literal(0, v.type) if t is None else t for t, v in moving]])
         pairs = zip(found, linear.out_types[: out_tree.num_leaves], strict=False)
@@ -340,7 +340,7 @@ def linear_transpose(fun: Callable[..., PyTree], *primals: PyTree) -> Callable[[
 
     @boundary
     def transposed(captured: Sequence[Any], ct: Any) -> Any:
-        cts = _OF_TRANSPOSED.flat(ct, out_tree, program.out_types)
+        cts = _OF_TRANSPOSED.flatten(ct, out_tree, program.out_types)
         back = runtime.transpose_program(program, linear, tuple([c is not None for c in cts]))
         found = evaluate(back, [*captured, *[c for c in cts if c is not None]])
         return tree.unflatten(in_tree, [instantiate(c, t) for c, t in zip(found, types, strict=True)])[0]
@@ -428,7 +428,7 @@ class Pullback:
                 f"a vjp function takes one argument, the cotangent of a result, got {len(given)}, {here()}\n"
                 "Pass the cotangents of several results in the structure of the result: pullback((a, b))."
             )
-        cts = _OF_PULLBACK.flat(given[0], out_tree, linear.out_types[: out_tree.num_leaves])
+        cts = _OF_PULLBACK.flatten(given[0], out_tree, linear.out_types[: out_tree.num_leaves])
         return self._signature.cotangents(linear, cts)
 
     @boundary

@@ -127,42 +127,22 @@ def jit(
         return with_options
     check_callable(fun, "jit")
     chain = ("default",) if passes is None else all_passes.chosen(passes)
-    for name in ("in_shardings", "out_shardings", "device", "backend", "compiler_options"):
-        if options[name] is None:
-            del options[name]
-    del options["inline"], options["passes"], options["cpu"]  # which are ours
+    given = {k: v for k, v in options.items() if v is not None and k not in ("inline", "passes", "cpu")}
     if cpu not in ("fast", "blocking", "plain"):
         raise errors.InvalidArgument(
             f'jit: cpu must be "fast", "blocking" or "plain", got {brief(cpu)}, {here()}\n'
             "It controls how loops are compiled on a CPU, and which thread runs them."
         )
-    chooses = cpu != "plain" and not {"compiler_options", "device", "backend"} & set(options)
+    chooses = cpu != "plain" and not {"compiler_options", "device", "backend"} & set(given)
     shared = _shared(fun, static_argnums, static_argnames, chain, is_inlined(inline), cpu, chooses)
     statics = shared.statics
     donates = statics.donates(donate_argnums, donate_argnames)
     if static_argnums is not None:  # JAX would count negative ones from the last argument given
-        options["static_argnums"] = tuple(sorted(statics.numbers))
-    compiled = Compiled(fun, shared, options)
+        given["static_argnums"] = tuple(sorted(statics.numbers))
+    compiled = Compiled(fun, shared, given)
 
-    def told(method: Callable[..., Any], of: str = "") -> Callable[..., Any]:
-        """Wrap a function of JAX so that its errors, if `of` is found in them, are ours about an option or
-        the arguments, if one of these caused them."""
-
-        def asked(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return method(*args, **kwargs)
-            except Exception as error:
-                jaxs = isinstance(error, (TypeError, ValueError, RuntimeError, OverflowError))
-                if jaxs and not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
-                    explain_option(error, xla.option_names)
-                    explain_arguments(error, statics, args, kwargs)
-                hide_frames(error)
-                raise
-
-        return asked
-
-    untraced = told(compiled.call)
-    places = options.get("in_shardings"), options.get("out_shardings")
+    untraced = _with_our_errors(compiled.call, statics)
+    places = in_shardings, out_shardings
     inside = shared.nested if places == (None, None) else functools.partial(_placed, shared, *places)
 
     @guarded
@@ -173,9 +153,9 @@ def jit(
 
     run = xla.dispatcher(compiled.base, miss)
     if donates or statics.numbers or statics.names:
-        # JAX's dispatcher may raise errors of its own: about static arguments, which are part of a
-        # signature, and about donated buffers, when it runs an executable
-        run = told(run, "hashable|donate")
+        # JAX's dispatcher raises errors of its own about static arguments, which are part of a signature,
+        # and about donated buffers, when it runs an executable
+        run = _with_our_errors(run, statics, of="hashable|donate")
 
     @boundary
     def program(*args: Any, **kwargs: Any) -> Program:
@@ -190,9 +170,29 @@ def jit(
 
     call = Jitted(run, fun, with_options)
     methods = compiled.lower, compiled.trace, compiled.eval_shape
-    call.lower, call.trace, call.eval_shape = [guarded(told(method)) for method in methods]
+    call.lower, call.trace, call.eval_shape = [_with_our_errors(method, statics) for method in methods]
     call.program, call.clear_cache, call.cache_size = program, clear_cache, compiled.cache_size
     call.jit_options = How(statics, chain, cpu == "plain")
+    return call
+
+
+def _with_our_errors(
+    method: Callable[..., Any], statics: StaticArguments, of: str = ""
+) -> Callable[..., Any]:
+    """Wrap a function of JAX: of its errors that say one of these words, those that an option or an argument
+    caused become ours."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            jaxs = isinstance(error, (TypeError, ValueError, RuntimeError, OverflowError))
+            if jaxs and not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
+                explain_option(error, xla.option_names)
+                explain_arguments(error, statics, args, kwargs)
+            hide_frames(error)
+            raise
+
     return call
 
 

@@ -167,8 +167,7 @@ def _number(fun: Any) -> int:
 def _signature(
     statics: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[dict[str, Value], dict[str, Value], dict[str, Value]]:
-    """Return the treedef of each argument, the type or static value of each leaf, and how each argument
-    was passed, by name."""
+    """Return by name each argument's treedef, the types or static values in it, and how it was passed."""
     names = statics.positional
     given = {names[i] if i < len(names) else f"args[{i}]": x for i, x in enumerate(args)}
     static = statics.numbers_of(args)

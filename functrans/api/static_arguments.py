@@ -63,9 +63,11 @@ class StaticArguments:
         if signature is not None:
             parameters = signature.parameters
             kinds = [p.kind for p in parameters.values()]
+            # of custom rules JAX ignores names that the function does not have
+            accepts_any = inspect.Parameter.VAR_KEYWORD in kinds or option == "nondiff"
             wrong: dict[str, set[Any]] = {
                 "nums": set() if inspect.Parameter.VAR_POSITIONAL in kinds else numbers - {*range(-n, n)},
-                "names": set() if inspect.Parameter.VAR_KEYWORD in kinds else names - parameters.keys(),
+                "names": set() if accepts_any else names - parameters.keys(),
             }
             has = [f"{i} ({name})" for i, name in enumerate(self.positional)]
             has += [k for k, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
@@ -91,8 +93,7 @@ class StaticArguments:
 
     @property
     def fun(self) -> Callable[..., Any]:
-        """The function. A plain Python function is held weakly; the object `jit` returned holds
-        it."""
+        """The function. A plain Python function is held weakly; the object `jit` returned holds it."""
         return self._fun()  # type: ignore[return-value]
 
     @property
@@ -155,8 +156,7 @@ class StaticArguments:
         types: Sequence[ArrayType],
         run: Callable[..., Program] = stage,
     ) -> tuple[Program, Any]:
-        """Trace the function for dynamic arguments of this treedef and these types; return the
-        program and the treedef of its result."""
+        """Trace the function for dynamic arguments; return the program and the treedef of its result."""
         flat = FlatFunction(self.bound(static), in_tree)
         program = run(flat, types, function_name(self.fun).rpartition(".")[2])
         program.arguments = Arguments(self.parameters, in_tree, program.inputs, flat.out_tree)
@@ -256,7 +256,6 @@ def _check_captured(program: Program, said: str) -> None:
 
 
 def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
-    """Raise DonatedTwice if two arguments are the same array."""
     first: dict[int, int] = {}
     for i, x in enumerate(leaves):
         j = first.setdefault(id(x), i)

@@ -88,8 +88,7 @@ class _MappedAxes:
     def sizes(
         self, types: Sequence[ArrayType], dims: Sequence[int | None], names: Any, axis_size: int | None
     ) -> tuple[list[int | None], int]:
-        """Return the nonnegative axes, and the common size of all mapped axes. `names()` returns
-        the names of the leaves."""
+        """Return the nonnegative axes, and the size of the mapped ones; `names()`: those of the leaves."""
         front: list[int | None] = []
         sizes: dict[int, int] = {}
         for i, (t, d) in enumerate(zip(types, dims, strict=True)):
@@ -277,6 +276,5 @@ def map_examples(
 
 
 def _hold_sparse(values: PyTree) -> bool:
-    """Return whether a pytree holds sparse arrays, which only JAX's vmap can map: it changes their
-    shapes, too."""
+    """Return whether a pytree holds sparse arrays, whose shapes vmap changes too: only JAX's can."""
     return bool(vmappables) and any(map(is_vmappable, tree.leaves(values, is_vmappable)))

@@ -33,15 +33,15 @@ from functrans.caching import cached
 from functrans.inspect.observers import by_reference, is_key, narrowed
 from functrans.ir.program import Equation
 from functrans.ir.text import defaults
-from functrans.ir.types import dtype_class, is_inexact
+from functrans.ir.types import dtype_class, is_inexact, is_numpy_dtype
 from functrans.primitives.base import own_cost
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.linalg.matrices import MatrixOperation
 
 # XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
 # in float32 and rounds once; NumPy rounds some at every step.
-LIMITS = dict.fromkeys(("float16", "bfloat16"), 8.0)
-LIMITS |= dict.fromkeys(("float32", "float64", "complex64", "complex128"), 64.0)
+LIMITS = dict.fromkeys(map(np.dtype, ("float16", "bfloat16")), 8.0)
+LIMITS |= dict.fromkeys(map(np.dtype, ("float32", "float64", "complex64", "complex128")), 64.0)
 SPREAD = 2.0
 _DRAWS = 4
 _FLOAT32 = np.dtype(np.float32)
@@ -70,7 +70,7 @@ def judge(
     worst, limit = 0.0, 0.0
     for k, (y, ref) in enumerate(zip(arrays, expected, strict=True)):
         ref = plain(ref)
-        bound = _limit(ref.dtype)
+        bound = LIMITS.get(ref.dtype, 0.0)
         if (y.dtype, y.shape) == (ref.dtype, ref.shape) and y.tobytes() == ref.tobytes():
             continue
         error = ulps(y, ref)
@@ -94,14 +94,14 @@ def _arbitrated(
         return most
     if _is_plain_product(eqn, ref) and np.isfinite(most):
         at = np.nonzero(error > bound)
-        unit, relaxed = _unit(ref[at]), error.copy()
+        unit, relaxed = _unit(widened(ref[at]), ref.dtype), error.copy()
         relaxed[at] *= unit / (unit + _cancelled(eqn, values, at, coarse))
         if (worst := float(relaxed.max())) <= bound:
             return worst
     exact = plain(by_float64(eqn, values)[k])
     error = np.minimum(error, ulps(y, exact.astype(ref.dtype), exact))
     most = float(error.max(initial=0.0))
-    unit = _unit(ref)
+    unit = _unit(widened(ref), ref.dtype)
     rng = np.random.default_rng(0)
     moved = np.abs(exact - ref.astype(exact.dtype))
     if isinstance(eqn.primitive, MatrixOperation):
@@ -151,11 +151,10 @@ def ulps(y: Any, ref: Any, exact: Any = None) -> Any:
         return np.asarray(np.inf)
     if not is_inexact(ref.dtype):
         return np.where(y == ref, 0.0, np.inf)
-    wide = np.complex128 if ref.dtype.kind == "c" else np.float64
-    x, r = y.astype(wide), ref.astype(wide)
-    distance = np.abs(x - (r if exact is None else exact.astype(wide)))
+    x, r = widened(y), widened(ref)
+    distance = np.abs(x - (r if exact is None else exact))
     tiny, _, _ = _numbers(ref.dtype)  # XLA flushes subnormals to zero, NumPy does not
-    error = np.where(distance <= tiny, 0.0, distance / _unit(ref, r))
+    error = np.where(distance <= tiny, 0.0, distance / _unit(r, ref.dtype))
     return error if np.isfinite(distance).all() else _where_finite(error, x, r)
 
 
@@ -165,11 +164,9 @@ def _where_finite(error: Any, x: Any, r: Any) -> Any:
     return np.where(np.isfinite(x) & np.isfinite(r), error, np.where(same, 0.0, np.inf))
 
 
-def _unit(ref: Any, wide: Any = None) -> Any:
-    """Return one ULP of each element, in float64; `wide`: the elements in float64 or complex128."""
-    if wide is None:
-        wide = ref.astype(np.complex128 if ref.dtype.kind == "c" else np.float64)
-    tiny, largest, eps = _numbers(ref.dtype)
+def _unit(wide: Any, dtype: Any) -> Any:
+    """Return one ULP at a dtype of each element of a float64 or complex128 array."""
+    tiny, largest, eps = _numbers(dtype)
     size = np.fmin(np.fmax(np.abs(wide), tiny), largest)
     return (size.view(np.uint64) & _EXPONENT).view(np.float64) * eps
 
@@ -200,12 +197,7 @@ def _largest(x: Any) -> float:
 
 def rounding(dtype: Any) -> float:
     """Return the relative error that corresponds to the limit of a dtype."""
-    return _limit(dtype) * _numbers(dtype)[2]
-
-
-@cached("limits of errors", 64)
-def _limit(dtype: Any) -> float:
-    return LIMITS.get(np.dtype(dtype).name, 0.0)
+    return LIMITS.get(dtype, 0.0) * _numbers(dtype)[2]
 
 
 @cached("ends of dtypes", 64)
@@ -228,10 +220,8 @@ def plain(x: Any) -> Any:
 def by_float64(eqn: Equation, values: Sequence[Any]) -> Sequence[Any]:
     """Run an equation in float64 or complex128. An operation on the bits of its operands, or one
     whose random draws depend on the dtype, runs at its own dtypes."""
-    params = eqn.params
     if not eqn.primitive.at_own_dtype:
-        if any(map(is_dtype, params.values())):
-            params = {k: _wide_dtype(v) if is_dtype(v) else v for k, v in params.items()}
+        params = {k: _wide_dtype(v) if is_numpy_dtype(v) else v for k, v in eqn.params.items()}
         try:
             outs = reference.run_one(eqn.primitive, list(map(widened, values)), params)
         except (TypeError, ValueError):
@@ -249,11 +239,6 @@ def widened(x: Any) -> Any:
             return x
         x = np.asarray(x)
     return x.astype(_wide_dtype(x.dtype), copy=False)
-
-
-def is_dtype(x: Any) -> bool:
-    """Return whether x is a NumPy dtype or scalar type."""
-    return isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic))
 
 
 @cached("wide dtypes", 64)

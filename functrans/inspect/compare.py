@@ -22,6 +22,7 @@ import numpy as np
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.jit import jit_options
+from functrans.api.static_arguments import Staged
 from functrans.backends import reference, xla
 from functrans.backends.reference import as_numpy
 from functrans.flags import unchecked
@@ -30,7 +31,7 @@ from functrans.inspect.drift import Drift
 from functrans.inspect.observers import Place, by_xla, observe, value_of
 from functrans.inspect.page import ROWS
 from functrans.inspect.report import Finding, Report, Result
-from functrans.inspect.staged import Staged, check_given, check_values, staged, summary
+from functrans.inspect.staged import check_given, check_values, staged, summary
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import here
 from functrans.ir.text import nested
@@ -90,24 +91,24 @@ def compare(
     check_given(fun, "compare")
     if against is not None:
         check_given(against, "compare", "against")
-    known: dict[Any, Program] = {}  # so that a second call compiles nothing
+    known: dict[Any, Staged] = {}  # so that a second call compiles nothing
 
     @boundary
     @unchecked()
     def compared(*args: Any, **kwargs: Any) -> Report:
         made = _staged(known, fun, args, kwargs, passes)
-        check_values(made.values, "compare")
+        check_values(made.leaves, "compare")
         other = None
         if against is not None:
             other = staged(against, args, kwargs, None, DEFAULT).program
             _check_results(made.program, other)
-        return _Comparison(made.program, made.values, other).report(compiled)
+        return _Comparison(made.program, made.leaves, other).report(compiled)
 
     return compared
 
 
 def _staged(
-    known: dict[Any, Any], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None
+    known: dict[Any, Staged], fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None
 ) -> Staged:
     """Call `staged`, with its program cached per signature."""
     leaves, in_tree = tree.flatten((args, kwargs))
@@ -115,12 +116,11 @@ def _staged(
         return staged(fun, args, kwargs, passes, DEFAULT)
     key = (in_tree, *[typeof(x) for x in leaves])
     if key not in known:
-        known[key] = staged(fun, args, kwargs, passes, DEFAULT).program
-    return Staged(known[key], leaves, list)
+        known[key] = staged(fun, args, kwargs, passes, DEFAULT)._replace(leaves=[])
+    return known[key]._replace(leaves=leaves)
 
 
 def _check_results(program: Program, other: Program) -> None:
-    """Raise an error unless both programs have results of the same shapes."""
     mine, its = program.out_types, other.out_types
     if [t.shape for t in mine] != [t.shape for t in its]:
         texts = [", ".join(map(str, types)) for types in (mine, its)]
@@ -132,8 +132,6 @@ def _check_results(program: Program, other: Program) -> None:
 
 
 class _Comparison:
-    """One call of `compare`."""
-
     def __init__(self, program: Program, values: Sequence[Any], other: Program | None):
         self.program = program
         self.values = values
@@ -243,8 +241,7 @@ class _Comparison:
             self.worst[eqn] = describe
 
     def _check_whole(self, place: Place, values: list[Any], outs: Sequence[Any]) -> None:
-        """Compare an equation that holds programs, compiled as a whole, with its inner equations
-        run one by one."""
+        """Compare an equation that holds programs, compiled, with its inner equations run one by one."""
         eqn = place.equation
         if self.first is not None or not eqn.programs or any(place.steps):
             return

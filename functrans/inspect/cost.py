@@ -9,10 +9,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from functrans.api.static_arguments import Staged
 from functrans.backends.xla import executable
 from functrans.caching import memoized
 from functrans.inspect.page import ROWS, Row, Saved, Table, columns, page, table
-from functrans.inspect.staged import Staged, located, tool
+from functrans.inspect.staged import located, tool
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import line_text
 from functrans.ir.text import names_of, show_equation, with_nested
@@ -74,8 +75,7 @@ def schedule(program: Program) -> Schedule:
 
 
 def used_around(eqn: Equation, used: int, inner: Program) -> int:
-    """Return the bytes in use outside of a nested program, given the bytes `used` while the
-    equation that holds it runs."""
+    """Return the bytes in use outside of a nested program; `used`: those while its equation runs."""
     return used - _inside(eqn)[0] - _shared(inner, bytes_of(*[v.type for v in eqn.outputs]))
 
 
@@ -123,8 +123,7 @@ def _of(v: Any, roots: dict[Var, tuple[Var, ...]]) -> Iterable[Var]:
 
 
 def _read(e: Equation, roots: dict[Var, tuple[Var, ...]]) -> dict[Var, None]:
-    """Return the values that an equation reads from memory: none for a virtual value, whose operands are
-    read by its user."""
+    """Return the values that an equation reads from memory: none for a virtual value; its user does."""
     is_virtual = len(e.outputs) == 1 and e.outputs[0] in roots
     return {} if is_virtual else dict.fromkeys([r for v in e.inputs for r in _of(v, roots)])
 
@@ -331,7 +330,7 @@ def cost(
 
     def costed(made: Staged) -> CostReport:
         program = located(opened(made.program))
-        return CostReport(program, _by_xla(program, made.values) if xla else {})
+        return CostReport(program, _by_xla(program, made.leaves) if xla else {})
 
     return tool("cost", fun, passes, DEFAULT, costed, runs=False)
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -14,11 +13,14 @@ from typing import Any, NamedTuple, TextIO
 
 import jax
 
-from functrans import caching
+from functrans import caching, errors
 from functrans.inspect.compare import compare
 from functrans.inspect.operation_samples import Sample, samples
 from functrans.inspect.page import columns
+from functrans.inspect.staged import output_stream
 from functrans.ir.program import Program
+from functrans.ir.source import brief_with_type, here
+from functrans.ir.tracebacks import boundary
 from functrans.passes.rewrite import children_first
 from functrans.typing import Device
 
@@ -36,6 +38,7 @@ class Row(NamedTuple):
     problem: str
 
 
+@boundary
 def doctor(
     output: TextIO | None = None,
     devices: Sequence[Device] | None = None,
@@ -50,16 +53,25 @@ def doctor(
 
     Returns: whether all checks pass.
 
+    Raises:
+      InvalidArgument: `output` is not a stream, or an entry of `devices` not a device.
+
     Example:
       >>> import io, functrans as ft
       >>> text = io.StringIO()
       >>> ft.doctor(text, chosen=[])
       True
     """
-    stream = output or sys.stdout
-    stream.write(_versions())
+    stream = output_stream(output, "doctor")
     if devices is None:  # the first of each kind
         devices = list({(d.platform, d.device_kind): d for d in reversed(_all_devices())}.values())[::-1]
+    for device in devices:
+        if not isinstance(device, jax.Device):
+            raise errors.InvalidArgument(
+                f"doctor: devices must be a list of jax.Devices, one is {brief_with_type(device)}, {here()}\n"
+                "Write devices=ft.devices('cpu')."
+            )
+    stream.write(_versions())
     chosen = list(samples()) if chosen is None else chosen
     well = True
     for device in devices:
@@ -131,7 +143,6 @@ def _rows(name: str, function: Any, operands: tuple[Any, ...]) -> list[Row]:
 
 
 def operations_of(program: Program) -> list[str]:
-    """Return the names of the operations of a program and of its nested programs."""
     names = [e.primitive.name for p in children_first(program) for e in p.equations]
     return list(dict.fromkeys(names))
 

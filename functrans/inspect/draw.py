@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from functrans import errors, runtime
-from functrans.inspect.page import asset, embedded, file_to_write, filled
+from functrans.inspect.page import asset, file_to_write, filled
 from functrans.inspect.python_source.naming import is_backward
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Program, argument_names
 from functrans.ir.source import cut, here, line_of, text_of
-from functrans.ir.text import Names, nested, provenance, show, show_equation, show_type
+from functrans.ir.text import Names, nested, provenance, show, show_equation
 from functrans.ir.tracebacks import boundary
 from functrans.passes.rewrite import children_first
 
@@ -90,7 +90,7 @@ class _Making:
         """Add an arrow from the box of each value, if it is another one."""
         for v in values:
             if self.made.get(v, to) != to:
-                self.edges.append({"from": self.made[v], "to": to, "label": show_type(v.type)})
+                self.edges.append({"from": self.made[v], "to": to, "label": f"{v.type}"})
 
     def graph(self) -> Graph:
         return {"nodes": self.nodes, "edges": _merged(self.edges)}
@@ -155,7 +155,6 @@ def of_lines(program: Program) -> Graph:
 
 
 def _boxes(graph: Graph) -> Iterator[Node]:
-    """Yield the boxes at all depths."""
     for node in graph["nodes"]:
         yield node
         for inner in node["inside"]:
@@ -200,7 +199,7 @@ def _place(e: Equation) -> str:
 def _listed(program: Program) -> str:
     """Return the inputs by their paths in the function's arguments, one per line."""
     places = argument_names(program)
-    lines = [f"{places[v]}: {show_type(v.type)}" for v in program.inputs if v in places]
+    lines = [f"{places[v]}: {v.type}" for v in program.inputs if v in places]
     more = [f"and {len(lines) - _LISTED} more"] if len(lines) > _LISTED else []
     return "\n".join(["input", *lines[:_LISTED], *more])
 
@@ -250,15 +249,8 @@ def draw(program: Program, path: str | Path) -> Path:
     else:
         n = sum([len(p.equations) for p in children_first(program)])
         note = f"{n} equations" + (", grouped by source line" if lines else "")
-        text = filled(
-            asset("draw.html"),
-            TITLE=escape(program.name or "program"),
-            NOTE=escape(note),
-            DATA=embedded({"graph": graph, "closed": closed}),
-            DAGRE=asset("dagre.min.js"),
-            PICTURE=asset("picture.js"),
-            SCRIPT=asset("draw.js"),
-        )
+        data = {"graph": graph, "closed": closed}
+        text = filled("draw.html", program.name or "program", note, data)
     file.write_text(text, encoding="utf-8")
     return file
 

@@ -42,8 +42,7 @@ class Growth(NamedTuple):
 
 
 class Drift:
-    """The error of a first run against a later second run, of the same program or of another one
-    with the same shape."""
+    """The error of a first run against a second run, of the same program or of one with the same shape."""
 
     def __init__(self, same: bool) -> None:
         self._same = same

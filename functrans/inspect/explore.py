@@ -8,7 +8,6 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from html import escape
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
@@ -17,12 +16,12 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.jit import jit, jit_options
 from functrans.api.programs import evaluate, make_ir
-from functrans.inspect.page import asset, embedded, file_to_write, filled
+from functrans.inspect.page import file_to_write, filled
 from functrans.inspect.profile.report import ProfileReport
 from functrans.inspect.staged import check_given
 from functrans.ir.program import Equation, Program, argument_names
 from functrans.ir.source import brief_with_type, cut, here, history, is_users, line_of
-from functrans.ir.text import Names, nested, show_equation, show_type, with_nested
+from functrans.ir.text import Names, nested, show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
 from functrans.primitives.base import own_cost
@@ -66,8 +65,7 @@ class Stage(NamedTuple):
 
 
 class Lines:
-    """The user lines of equations, numbered in order of first use. `times`: milliseconds of
-    equations, if measured."""
+    """The user lines of equations, numbered by first use; `times`: milliseconds of equations, if measured."""
 
     def __init__(self, times: dict[Equation, float] | None = None) -> None:
         self.times: dict[Equation, float] = times or {}
@@ -176,8 +174,7 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
         for v, place in arguments.items():
             add(f"{names.typed(v)} = {place}", depth + 1 + folded)
         for v, value in zip(program.constants, program.values, strict=True):
-            shape = show_type(getattr(value, "type", None) or v.type)
-            add(f"{names(v)}: {shape} = a captured array", depth + 1)
+            add(f"{names(v)}: {getattr(value, 'type', None) or v.type} = a captured array", depth + 1)
         for e in program.equations:
             cost, here = own_cost(e), len(rows)
             text = cut(show_equation(e, names), LONGEST)
@@ -334,13 +331,7 @@ def explore(
     @boundary
     def explored(*args: Any, **kwargs: Any) -> Path:
         made, lines = stages(shown, args, kwargs, profile)
-        text = filled(
-            asset("explore.html"),
-            TITLE=escape(function_name(shown)),
-            STYLE=asset("explore.css"),
-            SCRIPT=asset("explore.js"),
-            DATA=embedded(_data(made, lines)),
-        )
+        text = filled("explore.html", function_name(shown), "", _data(made, lines))
         written.write_text(text, encoding="utf-8")
         return written
 

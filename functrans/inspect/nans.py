@@ -161,7 +161,7 @@ def find_nan(
       >>> print(ft.find_nan(jnp.sin)(0.0))
       All values are finite (1 equations run).
     """
-    return tool("find_nan", fun, passes, (), lambda made: _report(made.program, made.values, infinities))
+    return tool("find_nan", fun, passes, (), lambda made: _report(made.program, made.leaves, infinities))
 
 
 def _report(program: Program, values: Sequence[Any], infinities: bool) -> NanReport:

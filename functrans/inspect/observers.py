@@ -148,8 +148,6 @@ def observe(
 
 
 class _Walk(NamedTuple):
-    """One call of `observe`."""
-
     run_one: RunOne
     before: Any
     after: Any

@@ -89,7 +89,6 @@ def _operands(primitive: Any) -> tuple[Any, ...]:
 
 
 def _each(module: Any, names: str, *operands: Any) -> list[Any]:
-    """Apply the functions of a module with these names."""
     return [getattr(module, name)(*operands) for name in names.split()]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from html import escape
@@ -26,17 +27,14 @@ def asset(name: str) -> str:
     return resources.files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def filled(html: str, **parts: str) -> str:
-    """Return a page with each `{{NAME}}` placeholder replaced."""
-    for name, text in parts.items():
-        html = html.replace("{{" + name + "}}", text)
-    return html
-
-
-def embedded(data: Any) -> str:
-    """Return data as JSON that is safe inside a script element."""
+def filled(name: str, title: str, note: str, data: Any) -> str:
+    """Return a page: an asset, with what replaces `{{TITLE}}` and the like, and the assets it names."""
+    html = re.sub(r"\{\{([a-z.]+)\}\}", lambda m: asset(m[1]), asset(name))
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c")
+    in_script = text.replace("<", "\\u003c")
+    for place, part in (("TITLE", escape(title)), ("NOTE", escape(note)), ("DATA", in_script)):
+        html = html.replace("{{" + place + "}}", part)
+    return html
 
 
 # --- pages ----------------------------------------------------------------------------------------

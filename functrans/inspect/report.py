@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -187,6 +186,4 @@ class Report(Saved):
 
 
 def _short(x: float) -> str:
-    if not math.isfinite(x):
-        return "inf"
     return f"{x:.3g}" if x < 1e4 else f"{x:.1e}"

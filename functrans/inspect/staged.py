@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.api.jit import jit_options
 from functrans.api.programs import check_takes
-from functrans.api.static_arguments import StaticArguments
+from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.caching import memoized
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
@@ -28,21 +29,8 @@ from functrans.tracer import Tracer, depending
 R = TypeVar("R")
 
 
-class Staged(NamedTuple):
-    """A program, the values of its inputs, and a function that unflattens its results."""
-
-    program: Program
-    values: Sequence[Any]
-    result: Callable[[Sequence[Any]], Any]
-
-
 def tool(
-    name: str,
-    fun: Any,
-    passes: Choice | None,
-    otherwise: Choice,
-    use: Callable[[Staged], R],
-    runs: bool = True,
+    name: str, fun: Any, passes: Choice | None, default: Choice, use: Callable[[Staged], R], runs: bool = True
 ) -> Callable[..., R]:
     """Return the function of the arguments of `fun` that a tool returns: it calls `use` with what
     `staged` returns. `runs`: the values are used, so they must be concrete."""
@@ -50,30 +38,29 @@ def tool(
 
     @boundary
     def used(*args: Any, **kwargs: Any) -> R:
-        made = staged(fun, args, kwargs, passes, otherwise)
+        made = staged(fun, args, kwargs, passes, default)
         if runs:
-            check_values(made.values, name)
+            check_values(made.leaves, name)
         return use(made)
 
     return used
 
 
 def staged(
-    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None, otherwise: Choice
+    fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], passes: Choice | None, default: Choice
 ) -> Staged:
     """Trace a function and run passes on the program, by default those of a jitted function, and
-    `otherwise` for another; a Program is used as it is."""
+    `default` for another; a Program is used as it is."""
     if isinstance(fun, Program):
         leaves = tree.leaves((args, kwargs))
         check_takes(fun, leaves)
-        return Staged(inline(fun), leaves, list)
+        return Staged(inline(fun), leaves, tree.structure([*fun.outputs]))
     jitted = jit_options(fun)
     statics = StaticArguments(fun, None, None) if jitted is None else jitted.statics
-    program, leaves, out_tree = statics.staged(args, kwargs)
     if passes is None:
-        passes = otherwise if jitted is None else jitted.passes
-    made = optimize(program, passes)
-    return Staged(made, leaves, lambda outs: tree.unflatten(out_tree, outs))
+        passes = default if jitted is None else jitted.passes
+    made = statics.staged(args, kwargs)
+    return made._replace(program=optimize(made.program, passes))
 
 
 @memoized
@@ -119,6 +106,16 @@ def check_values(values: Sequence[Any], name: str) -> None:
                 f"{runs} a traced {x.type}{depending(x)}, {here()}\n"
                 f"Call {name} outside of f, as in ft.{name}(ft.grad(f))(*args)."
             )
+
+
+def output_stream(given: Any, name: str) -> TextIO:
+    """Return the stream that a tool writes to, by default the terminal; raise an error if it is none."""
+    if given is not None and not hasattr(given, "write"):
+        raise errors.InvalidArgument(
+            f"{name}: output must be a stream of text, got {brief_with_type(given)}, {here()}\n"
+            "Pass an open file or an io.StringIO; leave it out to write to the terminal."
+        )
+    return given or sys.stdout
 
 
 def summary(x: Any, type: ArrayType) -> str:

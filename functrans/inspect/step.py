@@ -12,18 +12,20 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import jax
 import numpy as np
 
 from functrans import errors
+from functrans import pytrees as tree
+from functrans.api.static_arguments import Staged
 from functrans.flags import unchecked
 from functrans.inspect.closeness import plain
 from functrans.inspect.nans import Search
 from functrans.inspect.observers import Frame, Place, by_xla, observe
 from functrans.inspect.python_source.naming import result_names
-from functrans.inspect.staged import Staged, summary, tool
+from functrans.inspect.staged import output_stream, summary, tool
 from functrans.ir.program import Equation, Program, Var, argument_names
 from functrans.ir.source import brief, here, line_of
 from functrans.ir.text import show_equation, with_nested
@@ -53,7 +55,12 @@ _MOST_NAMES = 12  # limit on the letters, and on the names, that are listed as p
 _COMMANDS = ("args", "next", "out", "continue", "break", "print", "list", "where", "quit", "help")
 _SHORT = {name[0]: name for name in _COMMANDS} | {"s": "into", "step": "into", "?": "help"}
 
-Stop = tuple[float, int]  # (depth, n): at the n-th equation in so many frames at most
+
+class Stop(NamedTuple):
+    """Where the program stops next: at the `nth` equation from here with at most `depth` frames."""
+
+    depth: float
+    nth: int = 1
 
 
 @boundary
@@ -107,13 +114,16 @@ def step(
             f"Write commands={brief(commands.split(';'))}."
         )
 
+    stream = output_stream(output, "debug.step")
+
     @unchecked()
     def stepped(made: Staged) -> Any:
-        walker = _Walker(_asked(commands, input, output or sys.stdout), output or sys.stdout)
-        outs = observe(made.program, made.values, by_xla, before=walker.before, after=walker.after, keep=True)
+        walker = _Walker(_asked(commands, input, stream), stream)
+        outs = observe(made.program, made.leaves, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()
         pairs = zip(map(jax.numpy.asarray, outs), made.program.out_types, strict=True)
-        return made.result([as_type(y, t) for y, t in pairs])  # NumPy's arrays have no weak types
+        typed = [as_type(y, t) for y, t in pairs]  # NumPy's arrays have no weak types
+        return tree.unflatten(made.out_tree, typed)
 
     return tool("debug.step", fun, passes, (), stepped)
 
@@ -147,7 +157,7 @@ class _Walker:
         self.breaks: list[str] = []
         self.search = Search(infinities=True)
         self.to_nan = False
-        self.stop_at: Stop = (inf, 1)
+        self.stop = Stop(inf)
         self.shown: Place | None = None  # the place stopped at, not yet run
         self.last = ""
         self.previous: Place | None = None
@@ -161,10 +171,9 @@ class _Walker:
         """Stop here, if a breakpoint or the last command says so."""
         at_break = self._at_break(place)
         self.previous = place
-        depth, left = self.stop_at
-        left -= len(place.frames) <= depth
-        self.stop_at = depth, left
-        if at_break or left <= 0:
+        if len(place.frames) <= self.stop.depth:
+            self.stop = self.stop._replace(nth=self.stop.nth - 1)
+        if at_break or self.stop.nth <= 0:
             self.shown = place
             self._show(place)
             self._ask(place)
@@ -187,7 +196,6 @@ class _Walker:
             self._ask(place)
 
     def ended(self) -> None:
-        """At the end of the run, report if the command `nan` found nothing."""
         if self.to_nan:
             self.say("no equation made a NaN or an infinity")
 
@@ -205,19 +213,19 @@ class _Walker:
                 self.say(f"no command {word!r}; `help` lists them")
             else:
                 stop = command(place, argument.strip())
-        self.stop_at = stop
+        self.stop = stop
 
     def do_next(self, place: Place, argument: str) -> Stop:
-        return len(place.frames), int(argument) if argument.isdigit() else 1
+        return Stop(len(place.frames), int(argument) if argument.isdigit() else 1)
 
     def do_into(self, place: Place, argument: str) -> Stop:
-        return inf, 1
+        return Stop(inf)
 
     def do_out(self, place: Place, argument: str) -> Stop:
-        return len(place.frames) - 1, 1
+        return Stop(len(place.frames) - 1)
 
     def do_continue(self, place: Place, argument: str) -> Stop:
-        return 0, 1
+        return Stop(0)
 
     def do_nan(self, place: Place, argument: str) -> Stop:
         self.to_nan = True
@@ -309,8 +317,7 @@ def _is_line(at: str, here: tuple[str, int] | None) -> bool:
 
 
 def _named(frame: Frame) -> list[dict[str, Var]]:
-    """Return the variables with a value that are arguments, and those that the user's lines assign, the
-    last of each name."""
+    """Return the variables with a value: arguments, and those that user lines assign, the last of a name."""
     kinds = argument_names(frame.program), result_names(frame.program)
     return [{known[v]: v for v in frame.env if v in known} for known in kinds]
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from functrans import errors
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, equation_source, here
 from functrans.ir.text import Names, defaults, is_concrete, names_of, show_equation, show_value, with_nested
@@ -45,11 +46,20 @@ def check(program: Program) -> Program:
     return program
 
 
-def check_program(program: Any, name: str) -> None:
-    """Raise InvalidArgument unless it is a Program, CheckError if it was parsed and is ill-formed."""
+def check_program(program: Any, name: str, order: bool = True) -> None:
+    """Raise InvalidArgument unless it is a Program; CheckError if it was parsed and is ill-formed or, made
+    otherwise, uses a variable that is not assigned yet (`order`)."""
     _check_kind(program, name)
     if program.marks.unchecked:
         check(program)
+    elif order:
+        _check_order(program)
+
+
+@memoized
+def _check_order(program: Program) -> None:
+    for one in with_nested(program):
+        _Checker(one, inner=one is not program, types=False).run()
 
 
 def _check_kind(program: Any, name: str) -> None:
@@ -63,9 +73,10 @@ def _check_kind(program: Any, name: str) -> None:
 
 
 class _Checker:
-    def __init__(self, program: Program, inner: bool):
+    def __init__(self, program: Program, inner: bool, types: bool = True):
         self.program = program
         self.inner = inner
+        self.types = types
         self.known: set[Var] = set()
 
     def run(self) -> None:
@@ -84,6 +95,12 @@ class _Checker:
     def check_equation(self, i: int, eqn: Equation) -> None:
         for n, v in enumerate(eqn.inputs):
             self.check_used(v, f"operand {n}", i)
+        if self.types:
+            self.check_types(i, eqn)
+        for v in eqn.outputs:
+            self.define(v, i)
+
+    def check_types(self, i: int, eqn: Equation) -> None:
         given = tuple([v.type for v in eqn.outputs])
         try:
             found = eqn.primitive.result_types([v.type for v in eqn.inputs], eqn.params)
@@ -96,8 +113,6 @@ class _Checker:
             if want is not have:
                 which = f"result {n}" if len(found) > 1 else "the result"
                 raise self.error(f"{which} has type {want}, but its variable has {have}", i)
-        for v in eqn.outputs:
-            self.define(v, i)
 
     def check_used(self, v: Any, what: str, i: int | None) -> None:
         if v.__class__ is Literal:
@@ -107,19 +122,14 @@ class _Checker:
         elif v.__class__ is not Var:
             raise self.error(f"{what} is a {type(v).__name__}, not a Var or Literal", i)
         elif v not in self.known:
-            raise self.error(f"{what} is {self.names(v)}, which is not assigned yet", i)
+            raise self.error(f"{what} is {names_of(self.program)(v)}, which is not assigned yet", i)
 
     def define(self, v: Any, i: int | None) -> None:
         if v.__class__ is not Var:
             raise self.error(f"a Var is assigned, not a {type(v).__name__}", i)
         if v in self.known:
-            raise self.error(f"{self.names(v)} is assigned twice", i)
+            raise self.error(f"{names_of(self.program)(v)} is assigned twice", i)
         self.known.add(v)
-
-    @property
-    def names(self) -> Names:
-        """The variables' names in the printed program."""
-        return names_of(self.program)
 
     def error(self, what: str, i: int | None = None) -> errors.CheckError:
         """Return the error, with nearby equations."""
@@ -128,7 +138,7 @@ class _Checker:
         if i is None:
             return errors.CheckError(f"in {place}: {what}\nchecked {here()}")
         near = range(max(0, i - AROUND), min(i + AROUND + 1, len(p.equations)))
-        shown = [f"    {'>' if n == i else ' '} {show_equation(p.equations[n], self.names)}" for n in near]
+        shown = [f"    {'>' if n == i else ' '} {show_equation(p.equations[n], names_of(p))}" for n in near]
         wrong = p.equations[i]
         asked = f"made at\n    {equation_source(wrong)}" if wrong.source else f"checked {here()}"
         return errors.CheckError("\n".join([f"in equation {i} of {place}: {what}", *shown, asked]))
@@ -182,7 +192,6 @@ def _structure(program: Program, known: dict[Program, int]) -> tuple[Any, ...]:
 
 
 def _constant(x: Any, type: ArrayType) -> Any:
-    """Return a key of a constant."""
     if not is_concrete(x):
         return id(x)  # a tracer equals only itself
     if is_key_dtype(type.dtype):

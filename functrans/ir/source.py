@@ -79,7 +79,6 @@ def user_source() -> Source | None:
 
 
 def line_of(source: Source) -> int:
-    """Return the line number."""
     code, offset, _ = source
     for start, stop, line in code.co_lines():
         if start <= offset < stop and line is not None:

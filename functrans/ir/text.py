@@ -33,7 +33,7 @@ from functrans import runtime
 from functrans.caching import Cache, cached, memoized
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import history, near
-from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype
+from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype, is_numpy_dtype
 
 WIDTH = 100
 WRITTEN_OUT = 8  # constants up to this many elements are written out
@@ -97,11 +97,11 @@ class Names:
         return name
 
     def typed(self, v: Var) -> str:
-        return f"{self(v)}: {show_type(v.type)}"
+        return f"{self(v)}: {v.type}"
 
     def atom(self, v: Any) -> str:
         if v.__class__ is Literal:  # 2.0:f32[3]
-            return f"{_number_of(v.value, v.type.dtype)}:{show_type(v.type)}"
+            return f"{_number_of(v.value, v.type.dtype)}:{v.type}"
         return self(v)
 
 
@@ -288,7 +288,6 @@ def provenance(eqn: Equation) -> str:
 
 
 def show_value(value: Any) -> str:
-    """Return the text of a parameter value."""
     if value is None or value.__class__ in (bool, int):
         return repr(value)
     if value.__class__ is str:
@@ -296,7 +295,7 @@ def show_value(value: Any) -> str:
     if value.__class__ is tuple:
         inner = ", ".join([show_value(v) for v in value])
         return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+    if is_numpy_dtype(value):
         return dtype_name(np.dtype(value))
     if isinstance(value, ArrayType):
         return repr(value)
@@ -342,12 +341,6 @@ def show_number(value: Any) -> str:
         return repr(value)
     imaginary = repr(value.imag)
     return f"{value.real!r}{'' if imaginary[0] == '-' else '+'}{imaginary}j"
-
-
-@cached("texts of types", 4096)
-def show_type(type: ArrayType) -> str:
-    """Return `f32[3]`, `~f32[]`, `key<fry>[2]`."""
-    return repr(type)
 
 
 def _number_of(value: Any, dtype: Any) -> str:

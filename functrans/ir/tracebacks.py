@@ -89,8 +89,7 @@ def raised_at(error: BaseException) -> TracebackType | None:
 
 
 def _tell(error: BaseException) -> None:
-    """Add a note that frames are hidden if the error is not ours and was raised in them. Remove
-    JAX's own note about its frames."""
+    """Note that frames are hidden, if the error was raised in them and is not ours; drop JAX's own note."""
     notes = getattr(error, "__notes__", None)
     if notes is not None:
         notes[:] = [n for n in notes if _NOTE_OF_JAX not in n]

@@ -180,6 +180,11 @@ def is_key_dtype(dtype: Any) -> bool:
     return False
 
 
+def is_numpy_dtype(x: Any) -> bool:
+    """Return whether x is a NumPy dtype or scalar type."""
+    return isinstance(x, np.dtype) or (isinstance(x, type) and issubclass(x, np.generic))
+
+
 # NumPy's `kind` is wrong for ml_dtypes (bfloat16 is 'V'), so the class is looked up and cached.
 @cached("classes of dtypes", 256)
 def dtype_class(dtype: Any) -> str:

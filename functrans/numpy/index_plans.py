@@ -15,7 +15,7 @@ Writing is one scatter (one dynamic_update_slice if everything is static and all
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -40,19 +40,33 @@ Shape = tuple[int, ...]
 
 class Step(NamedTuple):
     """An index entry with its axis of the array: kind "int", "slice" (value: range, with step 1 unless it
-    has several elements) or "array" (value: shape). "new" and an array that is a single bool have none.
-
-    Slices and new axes are axes of the result; so is "group", of all index arrays (value: their
-    broadcast shape)."""
+    has several elements) or "array" (value: shape). "new" and an array that is a single bool have none."""
 
     kind: str
     axis: Any
     value: Any
 
 
-def layout(shape: Shape, structure: Structure) -> tuple[list[Step], list[Step]]:
-    """Align an index with the axes of an array. Return its steps, and those that are the axes of the
-    result, in order."""
+class Layout(NamedTuple):
+    """An index aligned with the axes of an array. The axes of the result are the slices and new axes
+    `before`, those of all index `arrays` together (their broadcast shape), and the slices and new axes
+    `after`."""
+
+    steps: list[Step]
+    before: list[Step]
+    arrays: Shape
+    after: list[Step]
+
+    def shape(self, sizes: Sequence[int], new: bool = True) -> Shape:
+        """Return the result's shape, given the sizes left of the array's axes; `new`: with the new axes."""
+
+        def of(axes: Sequence[Step]) -> list[int]:
+            return [sizes[a.axis] if a.kind == "slice" else 1 for a in axes if new or a.kind == "slice"]
+
+        return (*of(self.before), *self.arrays, *of(self.after))
+
+
+def layout(shape: Shape, structure: Structure) -> Layout:
     used = sum([_consumes(e) for e in structure])
     if structure.count(Ellipsis) > 1:
         raise _invalid("an index can only have a single ellipsis ('...')")
@@ -73,9 +87,9 @@ def layout(shape: Shape, structure: Structure) -> tuple[list[Step], list[Step]]:
         else:
             steps.append(Step("array", None, entry[1]))
     axes = [s for s in steps if s.kind in ("slice", "new")]
-    group = broadcast_shape([s.value for s in steps if s.kind == "array"], "indexing")
-    axes.insert(_group_place(structure, steps), Step("group", None, group))
-    return steps, axes
+    arrays = broadcast_shape([s.value for s in steps if s.kind == "array"], "indexing")
+    place = _place_of_arrays(structure, steps)
+    return Layout(steps, axes[:place], arrays, axes[place:])
 
 
 def _consumes(entry: Any) -> bool:
@@ -100,7 +114,7 @@ def _step(entry: Any, axis: int, n: int) -> Step:
     return Step("array", axis, entry[1])
 
 
-def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
+def _place_of_arrays(structure: Structure, steps: Sequence[Step]) -> int:
     """Return the axis of index arrays in the result. NumPy's rule: the place of the first one if
     they (and ints) are adjacent, else the front."""
     advanced = [i for i, e in enumerate(structure) if _is_array(e) or e.__class__ is int]
@@ -112,18 +126,6 @@ def _group_place(structure: Structure, steps: Sequence[Step]) -> int:
 def _invalid(problem: str, fix: str = "") -> errors.InvalidIndex:
     below = f"\n{fix}" if fix else ""
     return errors.InvalidIndex(f"{problem}, {here()}{below}")
-
-
-def _shape_of(axes: Sequence[Step], sizes: Sequence[int]) -> Shape:
-    """Return the shape of axes of the result, given the sizes of what is left of the array's axes."""
-    shape: list[int] = []
-    for kind, axis, value in axes:
-        shape += value if kind == "group" else [1 if kind == "new" else sizes[axis]]
-    return tuple(shape)
-
-
-def _without_new(axes: Sequence[Step]) -> list[Step]:
-    return [a for a in axes if a.kind != "new"]
 
 
 # --- indices of gather and scatter ----------------------------------------------------------------
@@ -145,39 +147,37 @@ class Indices(NamedTuple):
 
 
 def _indices(
-    shape: Shape,
-    axes: Sequence[Step],
-    sizes: Sequence[int],
-    steps: Sequence[Step],
-    is_window: Callable[[range], bool],
-    wrap: bool,
+    shape: Shape, at: Layout, sizes: Sequence[int], steps: Sequence[Step], any_step: bool, wrap: bool
 ) -> Indices:
-    """Return the indices that `steps` describe. A slice that is no window has an index axis, which
-    counts along it."""
+    """Return the indices that `steps` describe. A slice is a window if its step is 1 or may be `any_step`;
+    else it has an index axis along it."""
     slices: list[int] = []
-    indices: list[int] = []
-    grown: list[int] = []
+    grown: list[int] = []  # the sizes of the index axes, which are named by the numbers after the array's
     own: dict[int, int] = {}  # axis of the array -> the index axis that counts along it
-    after = 0
-    for kind, axis, value in _without_new(axes):
-        if kind == "slice" and is_window(value):
-            slices.append(axis)
-            continue
-        if kind == "group":
-            grown += value
-            after = -len(grown)
-        else:
-            own[axis] = len(grown)
-            grown.append(len(value))
-        new = range(len(shape) + len(indices), len(shape) + len(grown))
-        indices += new
-        slices += new
+
+    def grow(*sizes: int) -> None:
+        slices.extend(range(len(shape) + len(grown), len(shape) + len(grown) + len(sizes)))
+        grown.extend(sizes)
+
+    def cut(axes: Sequence[Step]) -> None:
+        for _, axis, value in [a for a in axes if a.kind == "slice"]:
+            if any_step or value.step == 1:
+                slices.append(axis)
+            else:
+                own[axis] = len(grown)
+                grow(len(value))
+
+    cut(at.before)
+    grow(*at.arrays)
+    until = len(grown)
+    cut(at.after)
     found = {s.axis: _column(s, shape[s.axis], len(grown), own, wrap) for s in steps}
     columns = {axis: column for axis, column in found.items() if column is not None}
     kept = [k if d in slices else 1 for d, k in enumerate(sizes)]
+    indices = range(len(shape), len(shape) + len(grown))
     parts = (range(len(shape)), indices, slices, columns, kept)
     windows = Windows(*map(tuple, parts))
-    return Indices(windows._asdict(), tuple(columns.values()), tuple(grown), after + len(grown))
+    return Indices(windows._asdict(), tuple(columns.values()), tuple(grown), len(grown) - until)
 
 
 def _column(step: Step, n: int, ndim: int, own: dict[int, int], wrap: bool) -> Any:
@@ -213,12 +213,12 @@ class Reading(NamedTuple):
 @cached("indices that are read", 4096)
 def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> Reading:
     """Return how to read an index. `by_window`: scalar indices may be clamped, as in dynamic_slice."""
-    steps, axes = layout(shape, structure)
+    at = layout(shape, structure)
     all_of_it = [range(n) for n in shape]
     read = all_of_it.copy()  # of each axis, ascending
     reverse = []
     given: list[Step] = []
-    for step in steps:
+    for step in at.steps:
         kind, axis, value = step
         if kind == "int":
             n = shape[axis]
@@ -237,19 +237,19 @@ def reading(shape: Shape, structure: Structure, by_window: bool, wrap: bool) -> 
         limit = tuple([r[-1] + 1 if r else 0 for r in read])
         cut = {"start": starts, "limit": limit, "strides": tuple([r.step for r in read])}
     window = indices = None
-    if any([s.kind == "array" and s.value for s in steps]) or (given and not by_window):
-        indices = _indices(shape, axes, sizes, given, lambda r: True, wrap)
+    if any([s.kind == "array" and s.value for s in at.steps]) or (given and not by_window):
+        indices = _indices(shape, at, sizes, given, True, wrap)
     elif given:
         if reverse or any([r.step != 1 for r in read]):
             starts = (0,) * len(shape)
         else:
             cut = None
-        at: list[Literal | int] = [literal(s, ArrayType((), index_dtype(shape))) for s in starts]
+        begins: list[Literal | int] = [literal(s, ArrayType((), index_dtype(shape))) for s in starts]
         for _, axis, _ in given:
-            at[axis], sizes[axis] = shape[axis], 1
-        window = tuple(at), tuple(sizes)
-    out = _shape_of(axes, sizes)
-    now = tuple(sizes) if indices is None else _shape_of(_without_new(axes), sizes)
+            begins[axis], sizes[axis] = shape[axis], 1
+        window = tuple(begins), tuple(sizes)
+    out = at.shape(sizes)
+    now = tuple(sizes) if indices is None else at.shape(sizes, new=False)
     return Reading(cut, tuple(reverse), window, indices, out if out != now else None)
 
 
@@ -274,17 +274,15 @@ class Writing(NamedTuple):
 
 @cached("indices that are written", 4096)
 def writing(shape: Shape, structure: Structure, wrap: bool) -> Writing:
-    """Return how to write to an index."""
-    steps, axes = layout(shape, structure)
-    group = next(a.value for a in axes if a.kind == "group")
-    steps = [s for s in steps if s.axis is not None]  # one for each axis
+    at = layout(shape, structure)
+    steps = [s for s in at.steps if s.axis is not None]  # one for each axis
     sizes = [len(s.value) if s.kind == "slice" else 1 for s in steps]
     return Writing(
-        _shape_of(axes, sizes),
-        _shape_of(_without_new(axes), sizes),
+        at.shape(sizes),
+        at.shape(sizes, new=False),
         _static_window(shape, steps, wrap),
-        _indices(shape, axes, sizes, steps, lambda r: r.step == 1, wrap),
-        math.prod(group) == 1,
+        _indices(shape, at, sizes, steps, False, wrap),
+        math.prod(at.arrays) == 1,
         all([s.kind == "int" or (s.kind == "slice" and s.value.step > 0) for s in steps]),
     )
 

@@ -14,7 +14,6 @@ from functrans.pytrees.structure import flatten as _flatten
 
 
 def flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
-    """Return the leaves and the structure."""
     try:
         return _flatten(tree, is_leaf)
     except (TypeError, ValueError) as error:

@@ -2,13 +2,12 @@
 
 In: a function of JAX. Out (`checked`): the function with better errors. Its arguments are checked only
 after it has failed: those that several functions take by their names (`_by_name`), the others by the
-function's entry in `CHECKS`. A check returns an error of ours if they are invalid. Otherwise the
+function's entry in `CHECKS`. A check raises an error of ours if they are invalid. Otherwise the
 original error passes unchanged, as does one raised by a user's function.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from collections import defaultdict
@@ -26,8 +25,7 @@ _LONGEST = 88  # a structure is shown up to this many characters
 
 
 class Failed(NamedTuple):
-    """A failed call and its error. The name is empty for an internal call inside another
-    function."""
+    """A failed call and its error. The name is empty for an internal call inside another function."""
 
     name: str
     error: Exception
@@ -42,10 +40,11 @@ def checked(function: _F, name: str, module: str) -> _F:
     """Wrap a function of JAX as one of our module."""
     shown = f"{module.rpartition('.')[2]}.{name}"
 
-    def check(failed: Failed, *args: Any, **kwargs: Any) -> Exception | None:
+    def check(failed: Failed, *args: Any, **kwargs: Any) -> None:
         given = inspect.signature(function).bind(*args, **kwargs).arguments
-        own = CHECKS.get(name)
-        return _by_name(failed, given) or (own and own(failed, **given))
+        _by_name(failed, given)
+        if name in CHECKS:
+            CHECKS[name](failed, **given)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -65,24 +64,25 @@ def checked(function: _F, name: str, module: str) -> _F:
     return call  # type: ignore[return-value]
 
 
-def _looked_at(
-    check: Callable[..., Exception | None], failed: Failed, *args: Any, **kwargs: Any
-) -> Exception | None:
+def _looked_at(check: Callable[..., None], failed: Failed, *args: Any, **kwargs: Any) -> Exception | None:
+    """Return the error of ours that `check` raises."""
     last = raised_at(failed.error)
     raised_by_user = last is not None and is_users(last.tb_frame.f_code)
     if raised_by_user or isinstance(failed.error, errors.FunctransError):
         return None
-    with contextlib.suppress(Exception):  # missing arguments, errors in a user's functions
-        return check(failed, *args, **kwargs)
+    try:
+        check(failed, *args, **kwargs)
+    except Exception as found:  # others: of missing arguments, in a user's functions
+        return found if isinstance(found, errors.FunctransError) else None
     return None
 
 
 def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
     """Return the error to raise when the library itself failed to flatten a user's tree."""
 
-    def check(failed: Failed) -> Exception | None:
-        found = (_unsorted(failed, x, _stop(is_leaf)) for x in trees)
-        return next((e for e in found if e is not None), None)
+    def check(failed: Failed) -> None:
+        for x in trees:
+            _sorted(failed, x, _stop(is_leaf))
 
     ours = _looked_at(check, Failed("", error))
     if ours is None:
@@ -94,74 +94,69 @@ def explained(error: Exception, is_leaf: Any, *trees: Any) -> Exception:
 # --- the checks -----------------------------------------------------------------------------------
 
 
-def _by_name(failed: Failed, given: dict[str, Any]) -> Exception | None:
+def _by_name(failed: Failed, given: dict[str, Any]) -> None:
     """Check functions, structures and trees among the arguments: what JAX gives these names."""
     is_leaf = given.get("is_leaf")
     stop = _stop(is_leaf, given.get("is_leaf_takes_path", False))
     for name, x in given.items():
-        wrong = None
-        if name in ("f", "function", "operation"):
-            wrong = _no_function(failed, x)
-        elif name in ("treedef", "outer_treedef") or (name == "inner_treedef" and x is not None):
-            wrong = _no_structure(failed, x)
-        if wrong is not None:
-            return wrong
+        if name in ("f", "function", "operation") and not callable(x):
+            raise failed.told(
+                f"the first argument must be a function, got {brief_with_type(x)}",
+                f"Write {failed.name}(f, x): first the function, then the tree.",
+                errors.NotAnArray,
+            )
+        if name in ("treedef", "outer_treedef") or (name == "inner_treedef" and x is not None):
+            _structures(failed, [x])
     if is_leaf is not None and not callable(is_leaf):
-        return failed.told(
+        raise failed.told(
             f"is_leaf must be a function, got {brief(is_leaf)}",
             "It is called on each subtree: is_leaf=lambda x: x is None.",
             errors.NotAnArray,
         )
     stops = {"tree": stop, "prefix_tree": stop, "full_tree": None, "pytree_to_transpose": None}
-    found = (_unsorted(failed, given[name], stops[name]) for name in stops if name in given)
-    return next((wrong for wrong in found if wrong is not None), None)
+    for name in [name for name in stops if name in given]:
+        _sorted(failed, given[name], stops[name])
 
 
 def _of_map(
     failed: Failed, f: Any, tree: Any, rest: Any = (), is_leaf: Any = None, is_leaf_takes_path: bool = False
-) -> Exception | None:
+) -> None:
     """Check trees that must have the first one as prefix."""
-    wrong, stop = None, _stop(is_leaf, is_leaf_takes_path)
     for i, other in enumerate(rest, 2):
-        wrong = wrong or _no_prefix(failed, ("tree 1", tree), (f"tree {i}", other), stop)
-    return wrong
+        _prefix(failed, ("tree 1", tree), (f"tree {i}", other), _stop(is_leaf, is_leaf_takes_path))
 
 
-def _of_broadcast(failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None) -> Exception | None:
-    """Check two trees; the first must be a prefix of the second."""
-    return _no_prefix(failed, ("prefix_tree", prefix_tree), ("full_tree", full_tree), _stop(is_leaf))
+def _of_broadcast(failed: Failed, prefix_tree: Any, full_tree: Any, is_leaf: Any = None) -> None:
+    _prefix(failed, ("prefix_tree", prefix_tree), ("full_tree", full_tree), _stop(is_leaf))
 
 
-def _of_all(failed: Failed, tree: Any, is_leaf: Any = None) -> Exception | None:
+def _of_all(failed: Failed, tree: Any, is_leaf: Any = None) -> None:
     """Check a tree whose leaves must be true or false."""
     for path, x in trees.flatten_with_path(tree, is_leaf)[0]:
         if getattr(x, "size", 1) != 1:
-            return failed.told(
+            raise failed.told(
                 f"the leaf {_at(path)}, {ArrayType(x.shape, x.dtype)}, has no single truth value",
                 "Reduce each leaf first: tree.all(tree.map(jnp.all, x)).",
                 errors.InvalidArgument,
             )
-    return None
 
 
-def _of_fold(first: str, failed: Failed, tree: Any, is_leaf: Any = None, **_: Any) -> Exception | None:
+def _of_fold(first: str, failed: Failed, tree: Any, is_leaf: Any = None, **_: Any) -> None:
     """Check a tree that needs leaves, or the option `first`."""
     found, structure = trees.flatten(tree, is_leaf)
-    if found:
-        return None
-    return failed.told(
-        f"{_spelled(structure)} has no leaves, and no {first} was passed",
-        f"Pass {first}=0, or treat None as a leaf: is_leaf=lambda x: x is None.",
-    )
+    if not found:
+        raise failed.told(
+            f"{_spelled(structure)} has no leaves, and no {first} was passed",
+            f"Pass {first}=0, or treat None as a leaf: is_leaf=lambda x: x is None.",
+        )
 
 
-def _of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None:
-    """Check the number of leaves."""
+def _of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> None:
     n = treedef.num_leaves
     shown = f"{_spelled(treedef)} has {n} lea{'f' if n == 1 else 'ves'}"
     fix = "Pass one leaf for each *, in the order of tree.leaves."
     if not isinstance(leaves, Iterable):
-        return failed.told(f"{shown}, got {brief(leaves)}, which is not a list of leaves", fix)
+        raise failed.told(f"{shown}, got {brief(leaves)}, which is not a list of leaves", fix)
     if isinstance(leaves, Sized):
         given = len(leaves)
         count = str(given)
@@ -170,46 +165,47 @@ def _of_unflatten(failed: Failed, treedef: Any, leaves: Any) -> Exception | None
         given = n + more - fewer
         count = "more" if more else "fewer"
     if given == n:
-        return None
+        return
     without = ""
     if given < n and isinstance(leaves, Sized):
         path = trees.flatten_with_path(_skeleton(treedef))[0][given][0]
         without = f"; the first missing one is {_at(path)}"
-    return failed.told(f"{shown}, got {count}{without}", fix)
+    raise failed.told(f"{shown}, got {count}{without}", fix)
 
 
-def _of_transpose(
-    failed: Failed, outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any
-) -> Exception | None:
+def _of_transpose(failed: Failed, outer_treedef: Any, inner_treedef: Any, pytree_to_transpose: Any) -> None:
     """Check a tree of the outer structure whose leaves are trees of the inner one."""
     given = "pytree_to_transpose", pytree_to_transpose
     fix = "It must have the structure outer_treedef, with a tree of the structure inner_treedef at each leaf."
     if inner_treedef is None:
-        outer = "outer_treedef", _skeleton(outer_treedef)
-        wrong = _no_prefix(failed, outer, given, fix=fix)
-        if wrong is not None:
-            return wrong
+        _prefix(failed, ("outer_treedef", _skeleton(outer_treedef)), given, fix=fix)
         inner_treedef = trees.structure(outer_treedef.flatten_up_to(pytree_to_transpose)[0])
     both = "outer of inner", _skeleton(outer_treedef.compose(inner_treedef))
-    return _no_prefix(failed, both, given, fix=fix) or _no_prefix(failed, given, both, fix=fix)
+    _prefix(failed, both, given, fix=fix)
+    _prefix(failed, given, both, fix=fix)
 
 
-def _of_container(failed: Failed, tree: Any) -> Exception | None:
+def _of_container(failed: Failed, tree: Any) -> None:
     """Check that a tree is a container, whose children are requested."""
-    if not trees.is_leaf(tree):
-        return None
-    return failed.told(
-        f"{brief_with_type(tree)} is a leaf and has no children",
-        "Containers are lists, tuples, dicts, None and registered classes.",
-    )
+    if trees.is_leaf(tree):
+        raise failed.told(
+            f"{brief_with_type(tree)} is a leaf and has no children",
+            "Containers are lists, tuples, dicts, None and registered classes.",
+        )
 
 
-def _of_structures(failed: Failed, treedefs: Any) -> Exception | None:
-    return next((wrong for wrong in [_no_structure(failed, x) for x in treedefs] if wrong), None)
+def _structures(failed: Failed, treedefs: Any) -> None:
+    for x in treedefs:
+        if not isinstance(x, trees.Structure):
+            raise failed.told(
+                f"expected the structure of a pytree, got {brief_with_type(x)}",
+                "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
+                errors.NotAStructure,
+            )
 
 
 # Function of JAX -> check of the arguments that it alone takes.
-CHECKS: dict[str, Callable[..., Exception | None]] = {
+CHECKS: dict[str, Callable[..., None]] = {
     "all": _of_all,
     "broadcast": _of_broadcast,
     "map": _of_map,
@@ -220,68 +216,46 @@ CHECKS: dict[str, Callable[..., Exception | None]] = {
     "unflatten": _of_unflatten,
     "flatten_one_level": _of_container,
     "flatten_one_level_with_keys": _of_container,
-    "treedef_tuple": _of_structures,
+    "treedef_tuple": _structures,
 }
 
 
-# --- what may be wrong ----------------------------------------------------------------------------
+# --- checks of several functions ------------------------------------------------------------------
 
 _Stop = Callable[[tuple[Any, ...], Any], bool]
 
 
-def _no_function(failed: Failed, f: Any) -> Exception | None:
-    if callable(f):
-        return None
-    return failed.told(
-        f"the first argument must be a function, got {brief_with_type(f)}",
-        f"Write {failed.name}(f, x): first the function, then the tree.",
-        errors.NotAnArray,
-    )
-
-
-def _no_structure(failed: Failed, x: Any) -> Exception | None:
-    if isinstance(x, trees.Structure):
-        return None
-    return failed.told(
-        f"expected the structure of a pytree, got {brief_with_type(x)}",
-        "tree.structure(x) is the structure of x. Structures come first, then leaves or trees.",
-        errors.NotAStructure,
-    )
-
-
-def _unsorted(
-    failed: Failed, x: Any, stop: _Stop | None = None, path: tuple[Any, ...] = ()
-) -> Exception | None:
-    """Return the error for a dict whose keys cannot be sorted."""
+def _sorted(failed: Failed, x: Any, stop: _Stop | None = None, path: tuple[Any, ...] = ()) -> None:
+    """Check that the keys of dicts can be sorted."""
     if stop is not None and stop(path, x):
-        return None
+        return
     if type(x) in (dict, defaultdict):
         try:
             sorted(x)
         except TypeError:
-            return failed.told(
+            raise failed.told(
                 f"the keys of {f'the dict {_at(path)}' if failed.name else 'a dict'} cannot be "
                 f"sorted: {_some_keys(x)}",
                 "The leaves of a dict are sorted by its keys: use only str, or only int.",
-            )
-    if trees.is_leaf(x):
-        return None
-    found = [_unsorted(failed, part, stop, (*path, *key)) for key, part in trees.opened(x)[0]]
-    return next((error for error in found if error is not None), None)
+            ) from None
+    if not trees.is_leaf(x):
+        for key, part in trees.opened(x)[0]:
+            _sorted(failed, part, stop, (*path, *key))
 
 
-def _no_prefix(
+def _prefix(
     failed: Failed, first: tuple[str, Any], other: tuple[str, Any], stop: _Stop | None = None, fix: str = ""
-) -> Exception | None:
-    """Return the error for two named trees if the first is not a prefix of the second."""
+) -> None:
+    """Check that the first of two named trees is a prefix of the second."""
     try:
         found = trees.where_differing(first[1], other[1], stop)
     except (TypeError, ValueError):
-        return _unsorted(failed, other[1])
+        _sorted(failed, other[1])
+        return
     if found is None:
-        return None
+        return
     path, x, y = found
-    return failed.told(
+    raise failed.told(
         f"{other[0]} does not match {first[0]} {_at(path)}: {_contrast(x, y, first[0], other[0])}",
         f"{first[0]}: {_spelled(trees.flatten_with_path(first[1], stop, True)[1])}\n"
         f"{other[0]}: {_spelled(trees.structure(other[1]))}\n" + (fix or _like(x, y, first[0], other[0])),
@@ -354,5 +328,4 @@ def _stop(is_leaf: Any, takes_path: bool = False) -> _Stop | None:
 
 
 def _skeleton(structure: Any) -> Any:
-    """Return a tree of a structure."""
     return trees.unflatten(structure, [object()] * structure.num_leaves)

@@ -92,8 +92,7 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
 
 
 def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:
-    """Return the leaves of a call of a FlatFunction, and their names from the function's
-    parameters."""
+    """Return the leaves of a call of a FlatFunction, and their names from the function's parameters."""
     flat, leaves = call["self"], call["leaves"]
     args, kwargs = tree.unflatten(flat.in_tree, leaves)
     try:
@@ -112,8 +111,7 @@ CALLS[FlatFunction.__call__.__code__] = _named_leaves
 
 
 def refused(error: TypeError, fun: Any) -> bool:
-    """Return whether the error is that `fun` does not accept the arguments, not one raised inside
-    it."""
+    """Return whether the error is that `fun` does not accept the arguments, not one raised inside it."""
     last = raised_at(error)
     outside = last is not None and not is_users(last.tb_frame.f_code)
     return outside and str(error).startswith(f"{function_name(fun)}() ")
@@ -143,8 +141,7 @@ def update_wrapper(made: Any, fun: Any, **how: Any) -> None:
 
 
 def function_name(fun: Any) -> str:
-    """Return the name of a function; for a `partial` that of its function, for an object its
-    class's."""
+    """Return the name of a function; for a `partial` that of its function, for an object its class's."""
     fun = _innermost(fun)
     name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
     return name or type(fun).__qualname__

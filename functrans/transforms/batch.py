@@ -53,8 +53,7 @@ class Batching:
     def run(
         self, program: Program, args: Sequence[Any], dims: Sequence[int | None]
     ) -> tuple[list[Any], list[int | None]]:
-        """Bind the batched equations in the current trace; return the results and their batch
-        axes."""
+        """Bind the batched equations in the current trace; return the results and their batch axes."""
         env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
         env.update(zip(program.constants, program.values, strict=True))
         dim_of: dict[Any, int | None] = {

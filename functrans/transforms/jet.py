@@ -52,8 +52,7 @@ Series = list[Terms]
 
 
 class Jet(Tracer):
-    """A primal (`ref`) and the terms of its series; all are concrete or belong to an enclosing
-    trace."""
+    """A primal (`ref`) and the terms of its series; all are concrete or belong to an enclosing trace."""
 
     __slots__ = ("terms",)
 
@@ -68,8 +67,6 @@ class Jet(Tracer):
 
 
 class JetTrace(RuleRunner):
-    """The trace of `jet`."""
-
     __slots__ = ("at_once", "order")
     how = "jet of"
 
@@ -115,7 +112,6 @@ class JetTrace(RuleRunner):
         return Jet(self, primal, tuple([None if c is None else as_type(c, t) for c in terms]), t)
 
     def parts(self, x: Any) -> tuple[Any, Terms]:
-        """Return a value's primal and terms."""
         if x.__class__ is Jet and x.owner is self:
             return x.ref, x.terms
         return x, (None,) * self.order
@@ -124,8 +120,7 @@ class JetTrace(RuleRunner):
 def run_jet(
     function: Callable[..., Sequence[Any]], primals: Sequence[Any], series: Sequence[Terms], order: int
 ) -> tuple[list[Any], list[Terms]]:
-    """Call a flat function on values with their terms; return the primals and terms of its
-    results."""
+    """Call a flat function on values with their terms; return the primals and terms of its results."""
     trace = JetTrace(state.trace, order)
     return trace.run(function, [trace.pair(x, c) for x, c in zip(primals, series, strict=True)])
 
@@ -224,8 +219,7 @@ def _by_jvp(t: Any, primitive: Any, primals: Values, series: Series, params: Par
 
 
 def _by_own_rule(t: Any, primitive: Any, primals: list[Any], series: list[Terms], params: Params) -> Pushed:
-    """`_by_jvp` for a function with a custom rule that is still Python and may need concrete
-    values."""
+    """`_by_jvp` for a function with a custom rule that is still Python and may need concrete values."""
     inner = JetTrace(state.innermost, t.order - 1)
     xs = [inner.pair(x, c[:-1]) for x, c in zip(primals, series, strict=True)]
     dxs = [

@@ -25,19 +25,8 @@ from functrans.primitives.base import Params, Values
 from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.control_flow.loop_layout import Pattern, Terms, filled, nonzero, pattern_of, taken
 from functrans.primitives.dependence import placed
-from functrans.trace import (
-    Trace,
-    Tracer,
-    bind_in,
-    concrete_value,
-    derive_from,
-    evaluate,
-    one_operation,
-    out_types,
-    state,
-    tracing,
-    typeof,
-)
+from functrans.trace import Trace, bind_in, derive_from, evaluate, one_operation, out_types, state, tracing
+from functrans.tracer import Tracer, concrete_value, typeof
 from functrans.transforms.transpose import Linear
 
 
@@ -57,8 +46,7 @@ class Dual(Tracer):
 
 
 class LinearTrace(Trace):
-    """Records the operations on tangents. Residuals are stored directly as inputs of its equations.
-    Operations without a tangent go to the parent."""
+    """Records the operations on tangents, with residuals among their inputs. The parent gets the others."""
 
     __slots__ = ("equations",)
 
@@ -66,7 +54,7 @@ class LinearTrace(Trace):
         super().__init__(parent)
         self.equations: list[Equation] = []
 
-    def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def bind(self, primitive: Any, args: Values, params: Params) -> Any:
         inputs, types = [], []
         own = False
         for x in args:
@@ -99,16 +87,14 @@ class RuleRunner(Trace):
     def parts(self, x: Any) -> tuple[Any, Any]:
         """Return a value, and what travels along with it in this trace."""
 
-    def run(
-        self, function: Callable[..., Sequence[Any]], values: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
+    def run(self, function: Callable[..., Values], values: Values) -> tuple[list[Any], list[Any]]:
         """Call a flat function in this trace; return the parts of its results."""
         with tracing(self):
             outs = function(*values)
         found = [self.parts(y) for y in outs]
         return [y for y, _ in found], [more for _, more in found]
 
-    def bind_primal(self, primitive: Any, primals: Sequence[Any], params: dict[str, Any]) -> Any:
+    def bind_primal(self, primitive: Any, primals: Values, params: Params) -> Any:
         """Run the operation itself, and set the origin of what its rule adds next to it."""
         outs = bind_in(self.parent, primitive, primals, params)
         source, origin = state.provenance  # type: ignore[misc]
@@ -133,7 +119,7 @@ class JvpTrace(RuleRunner):
         )  # linearize eagerly, one operation at a time
         self.rules_in: Any = parent if linear is None else linear  # the trace for jvp rules
 
-    def bind(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def bind(self, primitive: Any, args: Values, params: Params) -> Any:
         if self.at_once and (not primitive.holds_programs or primitive.name == "jit"):
             return self.bind_at_once(primitive, args, params)
         primals = []
@@ -162,7 +148,7 @@ class JvpTrace(RuleRunner):
             return [self.pair(y, dy) for y, dy in zip(outs, out_tangents, strict=True)]
         return self.pair(outs, out_tangents)
 
-    def bind_at_once(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    def bind_at_once(self, primitive: Any, args: Values, params: Params) -> Any:
         """Bind eagerly, by the operation's `LinearizedOperation`."""
         primals, types, given, moving = [], [], [], []
         for x in args:
@@ -197,7 +183,6 @@ class JvpTrace(RuleRunner):
         return primal if tangent is None else Dual(self, primal, tangent)
 
     def parts(self, x: Any) -> tuple[Any, Any]:
-        """Return a value's primal and tangent."""
         return (x.ref, x.tangent) if x.__class__ is Dual and x.owner is self else (x, None)
 
     # For higher-order primitives: see `Jit.differentiate`.
@@ -226,13 +211,9 @@ class JvpTrace(RuleRunner):
 
 
 def run_dual(
-    function: Callable[..., Sequence[Any]],
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    linear: LinearTrace | None = None,
+    function: Callable[..., Values], primals: Values, tangents: Values, linear: LinearTrace | None = None
 ) -> tuple[list[Any], list[Any]]:
-    """Call a flat function on pairs; return the primals and tangents of its results (None:
-    zero)."""
+    """Call a flat function on pairs; return the primals and tangents of its results (None: zero)."""
     trace = JvpTrace(state.trace, linear)
     duals = [
         p if t is None else Dual(trace, p, t, t.type if linear is not None else None)
@@ -242,13 +223,9 @@ def run_dual(
 
 
 def run_linearize(
-    function: Callable[..., Sequence[Any]],
-    primals: Sequence[Any],
-    types: Sequence[Any],
-    active: Sequence[bool],
+    function: Callable[..., Values], primals: Values, types: Values, active: Sequence[bool]
 ) -> tuple[list[Any], Linear]:
-    """Call a flat function on primals; return its results and the linear map of its active
-    arguments."""
+    """Call a flat function on primals; return its results and the linear map of its active arguments."""
     trace = LinearTrace(state.trace)
     tangents = [trace.new_input(t) if a else None for t, a in zip(types, active, strict=True)]
     outs, out_tangents = run_dual(function, primals, tangents, trace)
@@ -388,7 +365,7 @@ class LinearizedOperation:
         called = [] if self.forward is None else [self.forward["program"]]
         return called if self.equation is None else [*called, *self.equation.programs]
 
-    def run(self, primitive: Any, primals: list[Any], params: dict[str, Any]) -> list[Any]:
+    def run(self, primitive: Any, primals: list[Any], params: Params) -> list[Any]:
         """Return the operation's results, followed by the extra residuals."""
         if self.forward is not None:
             return bind_in(None, PRIMITIVES["jit"], primals, self.forward)
@@ -396,8 +373,7 @@ class LinearizedOperation:
         return outs if primitive.multiple_results else [outs]
 
     def record(self, trace: Any, pool: list[Any], source: Any, origin: Origin) -> list[Any]:
-        """Add the linear equation to the trace; return the variables of the results' tangents, or
-        None."""
+        """Add the linear equation to the trace; return the variables of the results' tangents, or None."""
         e = self.equation
         if e is None:
             return [None if i is None else pool[~i] for i in self.out_tangents]
@@ -408,7 +384,7 @@ class LinearizedOperation:
 
 
 def at_once(
-    primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: dict[str, Any]
+    primitive: Any, types: tuple[Any, ...], moving: tuple[bool, ...], params: Params
 ) -> LinearizedOperation:
     """Return the linearization of an operation, or of a nested program; cached."""
     if primitive.holds_programs:

@@ -21,19 +21,9 @@ from math import log as log_of
 from typing import Any
 
 from functrans.primitives.base import sum_of
+from functrans.primitives.elementwise import families as ew
 from functrans.primitives.elementwise.arithmetic import pow_
 from functrans.primitives.elementwise.conversion import cast
-from functrans.primitives.elementwise.families import (
-    add,
-    div,
-    eq,
-    full_like,
-    mul,
-    neg,
-    one_minus_square,
-    square,
-    sub,
-)
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import cos, cosh, sin, sinh
 from functrans.trace import typeof
@@ -47,8 +37,7 @@ Product = Callable[[Any, Any], Any]
 
 
 def times(x: Any, y: Any) -> Any:
-    """Return x * y."""
-    return None if x is None or y is None else mul(x, y)
+    return None if x is None or y is None else ew.mul(x, y)
 
 
 def scaled(x: Any, factor: float) -> Any:
@@ -57,19 +46,18 @@ def scaled(x: Any, factor: float) -> Any:
         return None
     if factor == 1:
         return x
-    return neg(x) if factor == -1 else mul(x, factor)
+    return ew.neg(x) if factor == -1 else ew.mul(x, factor)
 
 
 def over(x: Any, y: Any) -> Any:
     """Return x / y, for an array or a number y."""
-    return x if x is None or (y.__class__ is int and y == 1) else div(x, y)
+    return x if x is None or (y.__class__ is int and y == 1) else ew.div(x, y)
 
 
 def minus(x: Any, y: Any) -> Any:
-    """Return x - y."""
     if y is None:
         return x
-    return neg(y) if x is None else sub(x, y)
+    return ew.neg(y) if x is None else ew.sub(x, y)
 
 
 def folded(
@@ -86,7 +74,7 @@ def squared(x: Series, k: int) -> Any:
     """Return the sum over j of x_j * x_{k-j}, multiplying each pair once."""
     total = scaled(folded(x, x, k, 0, (k - 1) // 2), 2)
     if k % 2 == 0 and x[k // 2] is not None:
-        total = sum_of(total, square(x[k // 2]))
+        total = sum_of(total, ew.square(x[k // 2]))
     return total
 
 
@@ -99,8 +87,7 @@ def rates(x: Series) -> list[Any]:
 
 
 def by_rate(rate: Callable[[Series, int], Any]) -> Rule:
-    """The rule for f'(x(t)) given as a series in terms of that of y: `rate(y, j)` is its
-    coefficient j."""
+    """The rule for f'(x(t)) given as a series in terms of that of y: `rate(y, j)` is its coefficient j."""
 
     def rule(x: Series, *, y0: Any, **_: Any) -> list[Any]:
         moving, y, g = rates(x), [y0], []
@@ -163,26 +150,25 @@ def pow_series(x: Series, r: Series, *, y0: Any) -> list[Any]:
 
 
 def _binomials(x: Any, r: Any, order: int) -> list[Any]:
-    """Return binomial(r, i) x^(r - i) for i = 0 (given as None) to `order`; 0 where the binomial
-    is, whatever the power."""
+    """Return binomial(r, i) x^(r - i) for i = 0 (as None) to `order`; 0 where the binomial is."""
     found: list[Any] = [None]
     r = cast(r, typeof(x).dtype)
     top: Any = None
     for i in range(1, order + 1):
-        more = over(sub(r, i - 1) if i > 1 else r, i)
-        top = more if top is None else mul(top, more)
-        term = mul(top, pow_(x, sub(r, i)))
-        found.append(select_n(eq(top, 0), term, full_like(term, 0)))
+        more = over(ew.sub(r, i - 1) if i > 1 else r, i)
+        top = more if top is None else ew.mul(top, more)
+        term = ew.mul(top, pow_(x, ew.sub(r, i)))
+        found.append(select_n(ew.eq(top, 0), term, ew.full_like(term, 0)))
     return found
 
 
 TABLE: dict[str, Rule] = {
     "exp": by_rate(lambda y, j: y[j]),
     "exp2": by_rate(lambda y, j: scaled(y[j], log_of(2))),
-    "expm1": by_rate(lambda y, j: y[j] if j else add(y[0], 1)),
-    "tan": by_rate(lambda y, j: squared(y, j) if j else add(square(y[0]), 1)),
-    "tanh": by_rate(lambda y, j: scaled(squared(y, j), -1) if j else one_minus_square(y[0])),
-    "logistic": by_rate(lambda y, j: minus(y[j], squared(y, j)) if j else mul(y[0], sub(1, y[0]))),
+    "expm1": by_rate(lambda y, j: y[j] if j else ew.add(y[0], 1)),
+    "tan": by_rate(lambda y, j: squared(y, j) if j else ew.add(ew.square(y[0]), 1)),
+    "tanh": by_rate(lambda y, j: scaled(squared(y, j), -1) if j else ew.one_minus_square(y[0])),
+    "logistic": by_rate(lambda y, j: minus(y[j], squared(y, j)) if j else ew.mul(y[0], ew.sub(1, y[0]))),
     "sin": by_turns(cos, 1, -1),
     "cos": by_turns(sin, -1, 1),
     "sinh": by_turns(cosh, 1, 1),

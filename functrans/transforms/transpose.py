@@ -40,8 +40,7 @@ class Linear:
         return Linear(equations, self.inputs, self.outputs, self.out_types)
 
     def apart(self) -> tuple[Linear, list[Var], list[Any]]:
-        """Return the map with variables in place of its residuals, the variables, and the
-        residuals."""
+        """Return the map with variables in place of its residuals, the variables, and the residuals."""
         found: dict[int, tuple[Var, Any]] = {}
 
         def named(x: Any) -> Any:
@@ -260,8 +259,7 @@ def _is_residual(x: Any) -> bool:
 def _group_program(
     group: list[Equation], number: dict[Any, int], held: dict[Any, Any]
 ) -> tuple[Program, list[int]]:
-    """Return the program residuals, known cotangents -> cotangents after the group; and their
-    variables."""
+    """Return the program residuals, known cotangents -> cotangents after the group; and their variables."""
     known = [v for e in group for v in e.inputs if _is_residual(v)]
     given = [v for v in number if held.get(v) is not None and not _is_written(held[v])]
 

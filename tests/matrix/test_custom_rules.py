@@ -121,6 +121,17 @@ def test_nondiff_argnames():
     both(make, 1.5)
 
 
+def test_a_name_in_nondiff_argnames_that_the_function_does_not_have_is_ignored():
+    def make(m, np_):
+        f = m.custom_jvp(lambda x, n: x**n, nondiff_argnames=("n", "scale"))
+        f.defjvp(lambda n, p, t: (f(*p, n), 7.0 * n * t[0]))
+        g = m.custom_vjp(lambda x: x**3, nondiff_argnames="scale")
+        g.defvjp(lambda x: (g(x), x), lambda x, ct: (5.0 * x * ct,))
+        return lambda x: f(x, n=2) + g(x)
+
+    both(make, 1.5)
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_pytrees_through_custom_jvp(how):
     def make(m, np_):

@@ -101,6 +101,18 @@ def test_a_program_that_was_written_is_checked_before_it_is_used(tool):
         assert "test_check.py" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "tool", [ft.cost, ft.to_python, ft.compare, ft.find_nan, lambda p: ft.interpret(p, CONSTANT)]
+)
+def test_a_program_that_was_made_by_hand_in_the_wrong_order_is_refused(tool):
+    """Not by a KeyError of the tool."""
+    inner = Program((X,), [sin(Z, Y), sin(X, Z)], (Y,))
+    for program in (inner, Program((W,), [equation("jit", (W,), (Y,), program=inner)], (Y,))):
+        with pytest.raises(errors.CheckError, match=r"operand 0 is ., which is not assigned yet") as caught:
+            tool(program)
+        assert "test_check.py" in str(caught.value)
+
+
 def test_the_complaint_shows_the_neighbours_and_the_line():
     def f(x):
         for _ in range(8):

@@ -24,7 +24,7 @@ TEXTS = {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
 # A file may import from its own layer and from those before it.
 LAYERS = [
     {"caching", "errors", "flags", "jax_trace", "loading", "mlir", "runtime", "typing"},
-    {"random"},  # which hands on JAX's names
+    {"jax_names", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer"},
     {"pytrees"},

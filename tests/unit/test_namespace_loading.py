@@ -19,8 +19,8 @@ LAZY = ["functrans"] + [f"functrans.{name}" for name in ("interop", "lax", "nn",
 STARRED = ["lax", "nn", "numpy"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
-    "api", "backends", "caching", "flags", "inspect", "jax_trace", "loading", "mlir", "primitives",
-    "pytrees", "runtime", "trace", "tracer", "transforms",
+    "api", "backends", "caching", "flags", "inspect", "jax_names", "jax_trace", "loading", "mlir",
+    "primitives", "pytrees", "runtime", "trace", "tracer", "transforms",
 }  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""Measured milliseconds per line; `entry.profile` measures them."""
+"""Measured milliseconds per line; `report.profile` measures them."""

@@ -203,8 +203,7 @@ def recorded(run: Callable[[], Any], times: int, module: str) -> tuple[list[Span
 
 
 def spans(planes: Iterable[Any], module: str) -> list[Span]:
-    """Return the operations of a module in the planes of a profile: those of the devices that have
-    any, else those of the host."""
+    """Return a module's operations in a profile: those on devices or, if there are none, on the host."""
     planes = list(planes)
     lines = [(p.name.startswith("/device:"), line.events) for p in planes for line in _lines(p)]
     every = [(device, e) for device, events in lines for e in events]
@@ -380,8 +379,7 @@ def _steps(program: Program, compiled: Compiled, found: Sequence[Kernel]) -> dic
 
 
 def _outside(program: Program, found: Sequence[Kernel]) -> dict[Equation, float]:
-    """Return the fraction of an equation's bytes that it reads from or writes to memory, rather
-    than within all of its kernels."""
+    """Return the fraction of an equation's bytes that it moves from or to memory, not within its kernels."""
     within: defaultdict[Equation | None, set[str]] = defaultdict(set)  # the kernels of an equation
     for k in found:
         for e in k.equations:

@@ -118,8 +118,7 @@ def is_ours(function: Any) -> bool:
 
 
 def plain(function: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a Python function, None if it is of another kind; and the object of a method, its first
-    argument."""
+    """Return a Python function, or None for another kind; and a method's object, its first argument."""
     given: tuple[Any, ...] = ()
     while not isinstance(function, types.FunctionType | None):
         if isinstance(function, types.MethodType):
@@ -142,33 +141,22 @@ class Operand(str):
 
     full: str
     type: ArrayType
+    shape: tuple[int, ...]
+    dtype: Any
+    ndim: int
+    size: int
     literal: bool
     element: str  # for a number: an element along the first axis
 
     def __new__(cls, text: str, type: ArrayType, full: str = "", literal: bool = False) -> Operand:
         made = super().__new__(cls, text)
         made.full, made.type, made.literal = full or text, type, literal
+        made.shape, made.dtype, made.ndim, made.size = type.shape, type.dtype, type.ndim, type.size
         return made
 
     def at(self, index: str) -> str:
         """Return element `index` along the first axis."""
         return self.element if self.literal else f"{self.full}[{index}]"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.type.ndim
-
-    @property
-    def size(self) -> int:
-        return self.type.size
 
 
 def of_literal(v: Literal, imports: set[str]) -> Operand:

@@ -62,8 +62,7 @@ class File:
         self._texts: dict[str, str] = {}
 
     def function(self, program: Program, role: str) -> str:
-        """Return the name of the function of a nested program, and write it on first use; one
-        without a name is named by its role."""
+        """Return the name of a nested program's function, by default its role; write it on first use."""
         if program not in self._named:
             lines = Function(self, program).lines()
             body = "\n".join(lines)
@@ -174,7 +173,6 @@ class Function:
         return lift.of_literal(v, self.file.imports) if v.__class__ is Literal else self.env[v]
 
     def _named(self, v: Var) -> str:
-        """Return a new name for a value."""
         return self.names.new(self.wanted[v]) if v in self.wanted else self.names.letter()
 
     def _define(self, v: Var, text: str) -> None:
@@ -270,7 +268,6 @@ class Function:
         self.depth -= 1
 
     def letter(self) -> str:
-        """A new short name."""
         return self.names.letter()
 
     def dtype(self, dtype: Any) -> str:

@@ -336,9 +336,9 @@ class Call(walk.OneEquation):
             return jax.jvp(self.fun, values[:n], values[n:])[0]
 
         if any(in_batched) or not all(is_inexact(t.dtype) for t in self.types):
-            rule, axes = self.mapped(self.fun, dims, size)
+            rule, axes = self.mapped(self.fun, self.types, dims, size)
         else:  # then JAX calls the rule for batched tangents only
-            rule, axes = self.mapped(with_tangents, dims + (0,) * n, size)
+            rule, axes = self.mapped(with_tangents, self.types * 2, dims + (0,) * n, size)
             args = [*args, *[literal(0, longer(t, size)) for t in self.types]]
         return [materialize(y) for y in rule(args)], [d is not None for d in axes]
 

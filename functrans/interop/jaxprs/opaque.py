@@ -155,7 +155,7 @@ class Body(walk.OneEquation):
     def batched(self, t: Any, dims: tuple[int | None, ...]) -> tuple[walk.Imported, list[int | None]]:
         """Return: operands, batched along `dims` -> results; and their batch axes."""
         names = {"axis_name": t.axis_name, "spmd_axis_name": t.spmd_axis_name or None}
-        return self.told("batched", lambda: self.mapped(self.fun, dims, t.size, **names))
+        return self.told("batched", lambda: self.mapped(self.fun, self.types, dims, t.size, **names))
 
     def rule(
         self, done: str, key: Any, function: Callable[..., Any], types: Sequence[ArrayType]

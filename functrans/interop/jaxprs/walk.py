@@ -5,13 +5,12 @@ functrans operations in the current trace; or, `program`, the Program of a neste
 
 `TABLE` maps the name of a JAX primitive to a function `(eqn, *values)` -> value or list of them.
 `means` registers a handwritten one, `like` makes one for an operation of ours that differs in names
-only, and one with the same names needs no entry. A primitive that is missing, or that its function
-does not accept, is `opaque`: it stays JAX's.
+only, and one with the same names (`SAME`) needs no entry. A primitive that is missing, or that its
+function does not accept, is `opaque`: it stays JAX's.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import compress
@@ -54,7 +53,6 @@ from functrans.trace import (
 Meaning = Callable[..., Any]
 Flat = Sequence[Any]
 
-TABLE: dict[str, Meaning] = {}
 PLAIN: set[str] = set()  # primitives whose results are weakly typed if all operands are
 # Primitives that have the same names and parameters here.
 _NAMES = (
@@ -71,6 +69,17 @@ _NAMES = (
 SAME = frozenset(_NAMES.split())
 # The keys for any other primitive, and for a jaxpr with values that are not arrays.
 OTHER, WHOLE = "<other>", "<no-arrays>"
+
+
+class _Table(dict[str, Meaning]):
+    """JAX primitive -> what it is here. Ours of the `SAME` names are looked up when they are first met:
+    their modules are imported late."""
+
+    def __missing__(self, name: str) -> Meaning:
+        return like(name) if name in SAME else opaque
+
+
+TABLE: dict[str, Meaning] = _Table()
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -110,11 +119,6 @@ def parameters(eqn: Any, renamed: dict[str, str]) -> dict[str, Any]:
     given = {renamed.get(k, k): v for k, v in eqn.params.items() if v is not None and k not in _OF_LAYOUT}
     given.pop("", None)
     return {k: plain(v) for k, v in given.items()}
-
-
-def missing(name: str) -> Meaning:
-    """Return what a primitive of JAX's without an entry is here."""
-    return like(name) if name in SAME else opaque
 
 
 def each_like(names: str, function: Callable[..., Any], **renamed: str) -> None:
@@ -227,7 +231,7 @@ def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
     """Return the results of one equation; their weak types may differ from JAX's."""
     name = eqn.primitive.name
     try:
-        outs = (TABLE.get(name) or missing(name))(eqn, *values)
+        outs = TABLE[name](eqn, *values)
     except errors.UnsupportedChoice:  # an option that only JAX's operation has
         outs = opaque(eqn, *values)
     if not isinstance(outs, (list, tuple)):
@@ -441,11 +445,11 @@ class OneEquation:
         return pushed, [*self.kinds, *compress(self.kinds, active)]
 
     def mapped(
-        self, fun: Callable[..., Any], dims: Sequence[int | None], size: int, **names: Any
+        self, fun: Callable[..., Any], one: Flat, dims: Sequence[int | None], size: int, **names: Any
     ) -> tuple[Imported, list[int | None]]:
-        """Return `jax.vmap` of a function, which calls `fun` of this equation, of operands batched along
-        `dims`; and the batch axes of its results."""
-        given = zip(dims, itertools.cycle(self.types), strict=False)
+        """Return `jax.vmap` of `fun`, which takes values of the types `one` of an example, for values
+        batched along `dims`; and the batch axes of its results."""
+        given = zip(dims, one, strict=True)
         types = [t if d is None else t.update(shape=(*t.shape[:d], size, *t.shape[d:])) for d, t in given]
         found: list[bool] = []
 

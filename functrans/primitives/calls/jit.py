@@ -136,15 +136,22 @@ def speaks_of_others_axes(program: Program) -> bool:
     return not axes_inside(program) <= given
 
 
-class Emitted(Jit):
-    """Run `program`, emitted by a method of the lowering. passes/kernels.py inserts such calls."""
+class OneKernel(Jit):
+    """A call that becomes one kernel on a CPU. passes/kernels.py inserts such calls."""
 
-    def __init__(self, name: str, emit: str):
-        super().__init__(name)
-        self.emit: str = emit
+    name = "one_kernel"
 
     def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
-        return getattr(ctx, self.emit)(program, operands)
+        return ctx.kernel(program, operands)
+
+
+class Outlined(Jit):
+    """A call that XLA:CPU does not inline, so that its operations are not fused with those outside."""
+
+    name = "outlined"
+
+    def lower(self, ctx: Any, *operands: Any, program: Program, **how: Any) -> Any:
+        return ctx.call_outlined(program, operands)
 
 
 class Expanded(HigherOrderPrimitive):
@@ -181,9 +188,8 @@ class Expanded(HigherOrderPrimitive):
 
 
 jit: Jit = Jit()
-one_kernel: Emitted = Emitted("one_kernel", "kernel")  # on a CPU
-# a function that XLA:CPU does not inline, so that its operations are not fused with those outside
-outlined: Emitted = Emitted("outlined", "call_outlined")
+one_kernel: OneKernel = OneKernel()
+outlined: Outlined = Outlined()
 
 
 # --- library functions that run as one operation when eager ---------------------------------------
