@@ -93,6 +93,8 @@ def dense() -> Iterator[Program]:
     for about, how in (("grad of grad", models.by_reverse), ("jvp of jvp", models.by_forward)):
         loss = partial(models.pinn, derivatives=how)
         yield trained(f"PINN, {about}", loss, mlp_params((2, 32, 32, 32, 1)), points)
+    flow = np.random.default_rng(0).uniform(-1, 1, (200, 3))
+    yield trained("PINN, Navier-Stokes", models.navier_stokes, mlp_params((3, 32, 32, 32, 3)), flow)
     yield trained("PINN, hessian", models.laplace, mlp_params((2, 32, 32, 32, 1)), points)
     yield trained("MAML", models.maml, mlp_params((4, 64, 64, 1)), *models.tasks())
     args = mlp_params((8, 64, 64, 1)), normal(64, 8), normal(64, seed=1)

@@ -269,6 +269,32 @@ def pinn(lib: Library, derivatives: Callable[..., Any] = by_reverse) -> Function
     return loss
 
 
+def navier_stokes(lib: Library) -> Function:
+    """How far a network of time and place is from a flow in two dimensions, its two velocities and its
+    pressure, at points."""
+    jnp, grad = lib.np, lib.ft.grad
+    predict = mlp(lib)
+
+    def loss(params, points):
+        def residuals(point):
+            def quantity(i):
+                return lambda t, x, y: predict(params, jnp.stack([t, x, y]))[i]
+
+            u, v, p = map(quantity, range(3))
+
+            def momentum(w, k):
+                in_time, in_x, in_y = (grad(w, i) for i in range(3))
+                moved = in_time(*point) + u(*point) * in_x(*point) + v(*point) * in_y(*point)
+                viscous = grad(in_x, 1)(*point) + grad(in_y, 2)(*point)
+                return moved + grad(p, k)(*point) - 0.01 * viscous
+
+            return momentum(u, 1), momentum(v, 2), grad(u, 1)(*point) + grad(v, 2)(*point)
+
+        return sum([jnp.mean(r**2) for r in lib.ft.vmap(residuals)(points)])
+
+    return loss
+
+
 def laplace(lib: Library) -> Function:
     """How far a network u(x) is from Laplace's equation, at points: the trace of its Hessian."""
     jnp = lib.np
