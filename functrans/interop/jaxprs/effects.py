@@ -141,13 +141,13 @@ def _constrained(eqn: Any, x: Any) -> Any:
 def _reshard(eqn: Any, x: Any) -> Any:
     if not eqn.outvars[0].aval.shape:  # a number is on all devices
         return x
-    return lax.with_sharding_constraint(x, eqn.params["dst_sharding"])
+    return sharding_constraint(x, sharding=eqn.params["dst_sharding"])
 
 
 @means("device_put")
 def _device_put(eqn: Any, *values: Any) -> Any:
     """Apply a sharding; the device of a traced value cannot be chosen."""
     return [
-        lax.with_sharding_constraint(x, where) if isinstance(where, jax.sharding.NamedSharding) else x
+        sharding_constraint(x, sharding=where) if isinstance(where, jax.sharding.NamedSharding) else x
         for x, where in zip(values, eqn.params["devices"], strict=True)
     ]
