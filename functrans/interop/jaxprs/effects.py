@@ -19,16 +19,18 @@ from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import index_axis, reshape, squeeze
+from functrans.pytrees.functions import function_name
 from functrans.trace import typeof
 
 # --- calls of Python ------------------------------------------------------------------------------
 
 
 def _python(callback: Any, n: int) -> FlatCall:
-    """Return a function of n arrays in the form in which our operations call it."""
+    """Return a function of n arrays in the form in which our operations call it: that of the user, if
+    JAX's says which it is."""
     function = getattr(callback, "callback_func", callback)
-    name = getattr(function, "__name__", type(function).__name__)
-    return FlatCall(callback, tree.structure(((0,) * n, {})), {}, name)
+    in_tree = tree.structure(((0,) * n, {})) if function is callback else callback.in_tree
+    return FlatCall(function, in_tree, {}, function_name(function))
 
 
 @means("pure_callback io_callback")
