@@ -156,6 +156,13 @@ class _Entry:
     def __signature__(self) -> Any:
         return self.shared.statics.signature
 
+    @property
+    def __code__(self) -> Any:
+        """That of the user's function, whose place JAX's messages tell."""
+        for code in retracing.codes(self.shared.statics.fun)[-1:]:
+            return code
+        raise AttributeError("__code__")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         shared = self.shared
         fun = shared.statics.fun
