@@ -10,6 +10,7 @@ trace; the program is handed to the callable with these options, which later cal
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -317,7 +318,9 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
         return self
 
     def __reduce__(self) -> Any:
-        return self.with_options, (self.jitted_function,)
+        name = getattr(self, "__qualname__", "")
+        decorated = getattr(sys.modules.get(self.__module__), name, None)
+        return name if decorated is self else (self.with_options, (self.jitted_function,))
 
     def _cache_size(self) -> int:  # the name in JAX
         return self.cache_size()
