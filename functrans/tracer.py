@@ -143,8 +143,12 @@ def aval_of(t: ArrayType) -> Any:
 # --- types of values ------------------------------------------------------------------------------
 
 
+_NO_NUMBERS = {np.object_, np.bytes_, np.str_, str, np.datetime64, np.timedelta64, np.void}
+_NO_NUMBERS |= {np.longdouble, np.clongdouble}  # which XLA does not have
+
+
 def _type_of_numpy(x: Any) -> ArrayType:
-    if x.dtype.kind in "OSUMm":
+    if x.dtype.type in _NO_NUMBERS and x.dtype != jax.dtypes.float0:
         raise errors.NotAnArray(not_an_array(x))
     return ArrayType(x.shape, canonical_dtype(x.dtype))
 
@@ -250,7 +254,7 @@ def not_an_array(x: Any, path: str = "") -> str:
     name = kind.__qualname__ if kind.__module__ == "builtins" else (f"{kind.__module__}.{kind.__qualname__}")
     what = f"{path or 'value'} {brief(x)} of type {name}"
     if isinstance(x, (np.ndarray, np.generic)):
-        what = f"NumPy array of dtype {x.dtype}"
+        what = f"{path or 'NumPy array'} of dtype {x.dtype}"
     return f"{what} is not an array or a number, {here()}\n{_instead_of(x)}"
 
 
@@ -265,6 +269,8 @@ def _instead_of(x: Any) -> str:
             "JAX's high-level types, such as flax's variables with hijax=True, are not supported. "
             "Pass the arrays that they hold; for an nnx model, nnx.to_pure_dict(nnx.state(model))."
         )
+    if isinstance(x, (np.ndarray, np.generic)):
+        return "Pass numbers that XLA has, x.astype(np.float32); of a structured array its fields, x['name']."
     if hasattr(x, "__next__"):
         return "Convert it to a list or an array first: list(...), jnp.stack(list(...))."
     return (
@@ -421,8 +427,8 @@ _ask_number = _needs_value(
 _ask_index = _needs_value(
     errors.AbstractIndexError,
     "a Python integer (a list index, range(), a shape)",
-    "Index an array rather than a list (jnp.asarray(items)[i]), loop with lax.fori_loop, or mark "
-    "the argument static (static_argnums).",
+    "Index an array rather than a list (jnp.asarray(items)[i]), loop with lax.fori_loop, compute sizes "
+    "with NumPy (np.prod(x.shape)), or mark the argument static (static_argnums).",
 )
 _ask_array = _needs_value(
     errors.AbstractArrayError,

@@ -3,6 +3,7 @@ arrays, and checks of those of the derivative functions, with errors for the use
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -105,10 +106,16 @@ def counted(n: int, one: str, several: str = "") -> str:
 
 
 def check_callable(fun: Any, name: str) -> None:
+    """Raise an error unless `fun` can be called for a result."""
     if not callable(fun):
         raise errors.NotAnArray(
             f"{name} takes a function, got {brief_with_type(fun)}, {here()}\n"
             f"Write {name}(f)(x), not {name}(f(x))."
+        )
+    if inspect.isgeneratorfunction(fun):
+        raise errors.NotAnArray(
+            f"{name} takes a function that returns arrays, but {function_name(fun)} contains `yield`, "
+            f"{here()}\nReturn all values at once, for example as a list."
         )
 
 

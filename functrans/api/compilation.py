@@ -10,6 +10,7 @@ trace; the program is handed to the callable with these options, which later cal
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -149,6 +150,13 @@ class _Entry:
     @property
     def __signature__(self) -> Any:
         return self.shared.statics.signature
+
+    @property
+    def __code__(self) -> Any:
+        """That of the user's function, whose place JAX's messages tell."""
+        for code in retracing.codes(self.shared.statics.fun)[-1:]:
+            return code
+        raise AttributeError("__code__")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         shared = self.shared
@@ -304,7 +312,9 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
         return self
 
     def __reduce__(self) -> Any:
-        return self.with_options, (self.jitted_function,)
+        name = getattr(self, "__qualname__", "")
+        decorated = getattr(sys.modules.get(self.__module__), name, None)
+        return name if decorated is self else (self.with_options, (self.jitted_function,))
 
     def _cache_size(self) -> int:  # the name in JAX
         return self.cache_size()

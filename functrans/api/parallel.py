@@ -8,6 +8,7 @@ from typing import Any, Required, TypedDict, Unpack, overload
 
 import jax
 
+from functrans.api.arguments import check_callable
 from functrans.api.jit import jit
 from functrans.ir.tracebacks import boundary
 from functrans.runtime import F
@@ -62,8 +63,11 @@ def shard_map(f: Callable[..., PyTree] | None = None, /, **options: Unpack[_Opti
       >>> print(total(jnp.arange(4.0)))
       6.0
     """
+    if f is None:
+        return partial(shard_map, **options)
+    check_callable(f, "shard_map")
     # jitted outside too, because JAX runs what is not operation by operation
-    return partial(shard_map, **options) if f is None else jit(jax.shard_map(jit(f), **options))
+    return jit(jax.shard_map(jit(f), **options))
 
 
 class _MapOptions(TypedDict, total=False):
@@ -114,6 +118,7 @@ def pmap(
       >>> print(share(jnp.ones(n)).sum())
       1.0
     """
+    check_callable(fun, "pmap")
     static = static_broadcasted_argnums
     run = jit(fun, static_argnums=static)
     return jax.pmap(run, axis_name, static_broadcasted_argnums=static, **options)

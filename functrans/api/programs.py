@@ -22,7 +22,7 @@ from functrans.ir.program import Equation, Program
 from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
-from functrans.lax.staging import or_by_jax
+from functrans.lax.staging import check_function, or_by_jax
 from functrans.passes.inlining import inline
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
@@ -146,6 +146,7 @@ def eval_shape(fun: Callable[..., PyTree], *args: PyTree, **kwargs: PyTree) -> P
     """
     if isinstance(fun, Jitted):  # which knows its static arguments
         return fun.eval_shape(*args, **kwargs)
+    check_function(fun, "eval_shape", "fun")
     return _structs(StaticArguments(fun, None, None).staged(args, kwargs))
 
 

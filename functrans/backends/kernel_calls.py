@@ -123,7 +123,7 @@ def call(name: Any, results: Sequence[Any], operands: Sequence[Any]) -> Any:
     otherwise XLA would propagate constant operands into the function; see `first_elements`."""
     if operands:
         kinds = [x.type for x in operands]
-        operands = ir.Operation.create("stablehlo.optimization_barrier", kinds, operands).results
+        operands = list(ir.Operation.create("stablehlo.optimization_barrier", kinds, operands).results)
     return outlined(name, results, operands, xla_cpu_small_call="true")
 
 

@@ -33,10 +33,10 @@ _MAY_BE_FUNCTION = re.compile(r"_empty|Any|Callable")
 _MAY_BE_INTEGER = re.compile(r"(^|\| )int( \||$)|Sequence\[int\]")
 # In the annotation of a result that is not an array.
 _OF_PYTHON = re.compile(r"\b(bool|int|float|str|DType|Initializer|ConvDimensionNumbers)\b")
-# Functions that read external data, or the setting of the default kind of random keys, which must be
-# read again in each call.
+# Functions that read external data, the setting of the default kind of random keys, or which mesh is
+# set, which must be read again in each call.
 _READS = {"from_dlpack", "frombuffer", "fromfile", "fromiter", "fromstring", "load"}
-_READS |= {"PRNGKey", "key", "wrap_key_data"}
+_READS |= {"PRNGKey", "key", "wrap_key_data", "with_sharding_constraint"}
 _READS |= {"empty_like"}  # on which devices its argument is
 # Functions whose custom rule closes over an argument, which may not be a traced one of their program.
 _CLOSES_OVER = {"pinv"}

@@ -1,5 +1,5 @@
-"""Those elementwise functions of `jax.lax` that are traced most often, and two identities,
-`stop_gradient` and `with_sharding_constraint`; the others are JAX's.
+"""Those elementwise functions of `jax.lax` that are traced most often, and `stop_gradient`; the
+others are JAX's.
 
 Scalars and axes of size 1 are broadcast to the shape of the other operand, as in JAX; dtypes must
 be equal (`functrans.numpy` promotes).
@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 
@@ -19,9 +18,8 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, is_key_dtype
-from functrans.lax.arguments import as_array, check_fits, dtype_asked, integer, member, spread
+from functrans.lax.arguments import check_fits, dtype_asked, integer, member, spread
 from functrans.primitives.base import PRIMITIVES
-from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise import selection
 from functrans.primitives.elementwise.conversion import cast, strong
 from functrans.primitives.elementwise.families import splat
@@ -34,7 +32,6 @@ __all__ = [
     "erf", "exp", "exp2", "expm1", "floor", "ge", "gt", "integer_pow", "le", "log", "log1p", "log2",
     "logistic", "lt", "max", "min", "mul", "ne", "neg", "one_minus_square", "pow", "random_gamma_grad",
     "round", "rsqrt", "select_n", "sign", "sin", "sqrt", "square", "stop_gradient", "sub", "tan", "tanh",
-    "with_sharding_constraint",
 ]  # fmt: skip
 
 
@@ -265,26 +262,3 @@ def stop_gradient(x: PyTree) -> PyTree:
 def _stopped(x: Any) -> Any:
     x = operand(x)
     return x if is_key_dtype(typeof(x).dtype) else bind(selection.stop_gradient, (x,), {})
-
-
-def with_sharding_constraint(x: PyTree, shardings: PyTree) -> PyTree:
-    """Constrain the sharding of arrays.
-
-    Arguments:
-      x: pytree of arrays.
-      shardings: a `jax.sharding.Sharding`, or a pytree (or prefix) of them.
-
-    Returns:
-      x, with these shardings.
-
-    Source: `jax.lax.with_sharding_constraint`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> from functrans import lax
-      >>> where = ft.NamedSharding(ft.make_mesh((1,), ("i",)), ft.P("i"))
-      >>> print(lax.with_sharding_constraint(jnp.arange(3), where))
-      [0 1 2]
-    """
-    filled = jax.tree.broadcast(shardings, x)
-    return tree.map(lambda leaf, s: sharding_constraint(as_array(leaf), sharding=s), x, filled)

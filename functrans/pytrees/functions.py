@@ -126,11 +126,11 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
         code = getattr(inspect.unwrap(fun), "__code__", None)
         where = "called" if code is None else "defined"
         line = describe(user_source()) if code is None else definition(code)
-        raise errors.NotAnArray(
-            f"{function_name(fun)} returned {brief_with_type(y)} at {path}; "
-            f"a transformed function must return arrays, scalars or pytrees of them. It is {where} "
-            f"at\n    {line}"
-        ) from None
+        said = f"{function_name(fun)} returned {brief_with_type(y)} at {path}; a transformed function must "
+        said += f"return arrays, scalars or pytrees of them. It is {where} at\n    {line}"
+        if isinstance(y, jax.Ref):
+            raise errors.InvalidArgument(f"{said}\nReturn the value of the reference, ref[...].") from None
+        raise errors.NotAnArray(said) from None
 
 
 def update_wrapper(made: Any, fun: Any, **how: Any) -> None:

@@ -233,7 +233,7 @@ else:
                 got = transform(lambda x: jax.sharding.reshard(x * x, P(None, "j")).sum())(x)
                 same(got, transform(lambda x: (x * x).sum())(moved))
             where = jax.NamedSharding(explicit, P(None, "j"))
-            with pytest.raises(AssertionError, match="acts as an assert"):  # as in JAX
+            with pytest.raises(ValueError, match="acts as an assert"):  # as in JAX
                 ft.jit(lambda x: lax.with_sharding_constraint(x * 2, where))(x)
         around = ft.shard_map(part(ft_numpy), in_specs=P("i"), out_specs=P("i"))
         with jax.set_mesh(mesh()):
@@ -289,6 +289,17 @@ else:
         got = ft.jit(f)(X)
         assert got.sharding.is_equivalent_to(jax.sharding.NamedSharding(mesh(), P("i", "j")), 2)
         same(got, X * 2)
+
+    @pytest.mark.parametrize("around", [lambda: mesh(), lambda: jax.set_mesh(mesh())])
+    @pytest.mark.filterwarnings("ignore:.*with mesh")
+    def test_constraints_by_the_axes_of_the_mesh_that_is_set(around):
+        def f(x):
+            return lax.with_sharding_constraint(x, P("j"))
+
+        for transform, spec in ((lambda f: f, P("j")), (ft.jit, P("j")), (ft.vmap, P(None, "j"))):
+            with around():
+                got = transform(f)(jax_numpy.ones(X.shape))
+            assert got.sharding.is_equivalent_to(jax.sharding.NamedSharding(mesh(), spec), 2)
 
     @pytest.mark.parametrize("axes", [{"i", "j"}, {"i"}])
     def test_of_constants(axes):

@@ -123,11 +123,17 @@ def doubled(x, n):
     return 2 * x[:n]
 
 
+@ft.jit
+def decorated(x):
+    return x
+
+
 def test_a_jitted_function_is_copied_and_pickled():
     f = ft.jit(doubled, static_argnums=1)
     copies = [copy.copy(f), copy.deepcopy({"step": f})["step"], pickle.loads(pickle.dumps(f))]
     for made in copies:
         np.testing.assert_array_equal(made(np.ones(3, "float32"), 2), [2, 2])
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
 
 
 def mean_square(x):

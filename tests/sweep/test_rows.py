@@ -47,7 +47,6 @@ ELSEWHERE = {
     "psum_scatter",
     "pswapaxes",
     "ragged_all_to_all",
-    "with_sharding_constraint",
 }
 # Functions whose parameter `where` JAX's own code refuses.
 WITHOUT_WHERE = {

@@ -286,6 +286,15 @@ def test_results_of_the_wrong_type(wrong):
     with pytest.raises(RuntimeError, match="promises"):
         np.asarray(ft.jit(f)(1.0))
 
+    def user(x):
+        return wrong
+
+    def g(x):
+        return jax.pure_callback(user, jax.ShapeDtypeStruct((2,), np.float32), x)
+
+    with pytest.raises(RuntimeError, match=r"user, defined at .*test_callbacks.py:\d+.* promises"):
+        np.asarray(ft.jit(g)(1.0))
+
 
 def with_result(L: Any, x: Any, which: str, **options: Any) -> Any:
     call = L.pure_callback if which == "pure" else L.experimental.io_callback

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -461,3 +464,13 @@ def test_other_errors_stay(refused: Any):
 
 def _fail(x: Any) -> Any:
     raise RuntimeError("on purpose")
+
+
+def test_a_kernel_s_operands_live_until_it_is_called():
+    code = (
+        "import functrans as ft\n"
+        "total = lambda x: ft.lax.scan(lambda c, a: (c / 2 + a, c), 0.0, x)\n"
+        "ft.jit(total)(ft.numpy.ones(9))\n"
+    )
+    env = {**os.environ, "PYTHONMALLOC": "debug"}  # what is freed is overwritten
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)

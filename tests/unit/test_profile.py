@@ -173,6 +173,11 @@ def test_a_program_and_passes():
     assert profiled(loss, W, X, passes=()).program.equations[0].primitive.name == "dot_general"
 
 
+def test_what_is_compiled_is_measured_also_where_jit_is_disabled():
+    with jax.disable_jit():
+        assert texts(profiled(jnp.sin, X).operations) == {"sin"}
+
+
 def test_nothing_to_do():
     report = profiled(lambda x: (), X)
     assert (report.lines, report.busy) == ([], 0)

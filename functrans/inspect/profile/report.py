@@ -324,6 +324,7 @@ def profile(
     return tool("profile", fun, passes, DEFAULT, lambda made: _profiled(made, repeats, jit_options(fun)))
 
 
+@jax.disable_jit(False)
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     _check_repeatable(made.program, repeats)
     program = located(made.program)

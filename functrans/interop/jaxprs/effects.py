@@ -19,16 +19,18 @@ from functrans.primitives.calls.callback import FlatCall
 from functrans.primitives.distributed import collective as prims
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.shape.moving import index_axis, reshape, squeeze
+from functrans.pytrees.functions import function_name
 from functrans.trace import typeof
 
 # --- calls of Python ------------------------------------------------------------------------------
 
 
 def _python(callback: Any, n: int) -> FlatCall:
-    """Return a function of n arrays in the form in which our operations call it."""
+    """Return a function of n arrays in the form in which our operations call it: that of the user, if
+    JAX's says which it is."""
     function = getattr(callback, "callback_func", callback)
-    name = getattr(function, "__name__", type(function).__name__)
-    return FlatCall(callback, tree.structure(((0,) * n, {})), {}, name)
+    in_tree = tree.structure(((0,) * n, {})) if function is callback else callback.in_tree
+    return FlatCall(function, in_tree, {}, function_name(function))
 
 
 @means("pure_callback io_callback")
@@ -141,13 +143,13 @@ def _constrained(eqn: Any, x: Any) -> Any:
 def _reshard(eqn: Any, x: Any) -> Any:
     if not eqn.outvars[0].aval.shape:  # a number is on all devices
         return x
-    return lax.with_sharding_constraint(x, eqn.params["dst_sharding"])
+    return sharding_constraint(x, sharding=eqn.params["dst_sharding"])
 
 
 @means("device_put")
 def _device_put(eqn: Any, *values: Any) -> Any:
     """Apply a sharding; the device of a traced value cannot be chosen."""
     return [
-        lax.with_sharding_constraint(x, where) if isinstance(where, jax.sharding.NamedSharding) else x
+        sharding_constraint(x, sharding=where) if isinstance(where, jax.sharding.NamedSharding) else x
         for x, where in zip(values, eqn.params["devices"], strict=True)
     ]
