@@ -58,6 +58,8 @@ def test_a_result_that_is_no_array_is_told_with_the_users_function():
     for transform in (ft.jacfwd, ft.jacrev, ft.hessian, ft.grad, *inside):
         with pytest.raises(TypeError, match=r"<lambda> returned 'text'(.|\n)*test_user_trials\.py"):
             transform(lambda x: "text")(2.0)
+    with pytest.raises(TypeError, match=r"<lambda> returned 'text' of type str at result\['name'\]"):
+        ft.jit(jax.vmap(lambda x: {"name": "text", "x": x}))(jnp.ones(3))
     with pytest.raises(TypeError, match=r"has_aux=True, .*<lambda> must return a pair \(out, aux\), got f32"):
         ft.jit(jax.grad(lambda x: x, has_aux=True))(jnp.float32(2))
 
