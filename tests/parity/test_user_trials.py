@@ -287,6 +287,8 @@ def test_python_ints_that_do_not_fit():
                     make(value)
         np.testing.assert_array_equal(library.numpy.array([2**31 - 1, True, -1]), [2**31 - 1, 1, -1])
         np.testing.assert_array_equal(library.numpy.array([1.7, 2.0], "int32"), [1, 2])
+        assert library.numpy.asarray(2**40, "float32") == 2.0**40  # not by way of an int32
+        assert library.numpy.array([jnp.float32(1), 10**30])[1] == np.float32(1e30)
     with jax.enable_x64(True):
         assert jnp.asarray(2**40) == 2**40
 
