@@ -223,9 +223,9 @@ def explain_arguments(
     if isinstance(error, jax.errors.UnexpectedTracerError):
         _check_captured(statics.staged(args, kwargs).program, str(error))
     leaves = tree.leaves(dynamic)
-    names = [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
-    if len(names) != len(leaves):  # some arguments are static
-        names = [""] * len(leaves)
+    numbers = statics.numbers_of(args)
+    traced = {i: x for i, x in enumerate(args) if i not in numbers}  # paths keep the user's numbers
+    names = [*tree.path_names(traced, "args"), *tree.path_names(dynamic[1], "kwargs")]
     for x, name in zip(leaves, names, strict=True):
         if isinstance(x, Tracer):
             raise leaked(x) from None
@@ -260,9 +260,7 @@ def _check_distinct(leaves: Sequence[Any], names: Sequence[str]) -> None:
     for i, x in enumerate(leaves):
         j = first.setdefault(id(x), i)
         if j != i and isinstance(x, jax.Array):
-            which = f"{names[j]} and {names[i]}" if names[i] else "two arguments"
             raise errors.DonatedTwice(
-                f"{which} are the same array {typeof(x)}, whose buffer was donated, {here()}\n"
-                "Pass a copy as one of them (jnp.array(x)), or do "
-                "not donate it."
+                f"{names[j]} and {names[i]} are the same array {typeof(x)}, whose buffer was donated, "
+                f"{here()}\nPass a copy as one of them (jnp.array(x)), or do not donate it."
             ) from None

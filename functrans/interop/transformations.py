@@ -21,6 +21,7 @@ from jax._src.interpreters import batching
 from numpy.lib.array_utils import normalize_axis_index
 
 from functrans import errors, jax_trace
+from functrans import pytrees as tree
 from functrans.api.arguments import OF_PYTHON
 from functrans.api.derivatives import vjp as our_vjp
 from functrans.api.vmap import map_examples
@@ -30,6 +31,7 @@ from functrans.lax.arguments import as_array
 from functrans.numpy.linear import einsum as our_einsum
 from functrans.primitives.distributed.sharding import automatic_axes, left_to_xla
 from functrans.primitives.reductions.folds import reduce_sum
+from functrans.pytrees.functions import check_result
 from functrans.trace import Tracer, materialize, typeof
 
 _jax_vjp: Any = api.vjp
@@ -158,6 +160,11 @@ class _Mapped:
         results = self.fun.call_wrapped(*values)
         if any(map(batching.is_vmappable, results)):
             raise _OfJax
+        made = [store.val for store in self.fun.stores if store is not None]
+        nested = len(made) == 1 and isinstance(made[0], tree.Structure)  # the user's result, under jax.vmap
+        whole = tree.unflatten(made[0], results) if nested else results
+        for i, y in enumerate(results):
+            check_result(self.fun.f, y, whole, i)
         return results
 
     def _by_jax(self, values: Sequence[Any]) -> Any:

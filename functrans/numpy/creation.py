@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import array as array_module
 import math
-from collections.abc import Sequence
 from numbers import Number
 from typing import Any
 
@@ -107,8 +106,8 @@ def _array(object: Any, dtype: Any) -> Any:
         return _nested(object, to)
     if object is None:  # of JAX's class
         raise invalid("array", "None is not an array or a number", "Use jnp.nan for a missing number.")
-    if object.__class__ is int and to is not None and dtype_class(to) in INTEGERS:
-        _nested([object], to)  # raises an error on overflow
+    if object.__class__ is int and to is not None:  # it may fit in the dtype only, or not at all
+        return _nested(object, to)
     if isinstance(object, _BUFFERS) or (
         hasattr(object, "__array__") and not isinstance(object, (jax.Array, np.ndarray, np.generic))
     ):
@@ -127,7 +126,7 @@ def _is_wide(x: Any) -> bool:
     return canonical_dtype(x.dtype) != x.dtype and dtype_class(x.dtype) != "complex"
 
 
-def _nested(items: Sequence[Any], dtype: Any) -> Any:
+def _nested(items: Any, dtype: Any) -> Any:
     leaves = tree.leaves(items)
     if any(isinstance(x, (range, *_BUFFERS)) for x in leaves):
         items = tree.map(_unpacked, items)
@@ -156,7 +155,7 @@ def _nested(items: Sequence[Any], dtype: Any) -> Any:
     except OverflowError:
         raise invalid(
             "array",
-            f"{brief(items)} contains an integer that does not fit in {to}",
+            f"{brief(leaves)} contains an integer that does not fit in {to}",
             "Pass a dtype that can hold it." if dtype else "Write it as a float, or enable 64-bit types.",
             errors.IntegerOverflow,
         ) from None

@@ -123,7 +123,7 @@ def check_result(fun: Callable[..., Any], y: Any, out: Any, i: int) -> None:
         typeof(y)
     except errors.NotAnArray:
         path = tree.path_names(out, "result")[i]
-        code = getattr(inspect.unwrap(fun), "__code__", None)
+        code = getattr(_innermost(inspect.unwrap(fun)), "__code__", None)
         where = "called" if code is None else "defined"
         line = describe(user_source()) if code is None else definition(code)
         said = f"{function_name(fun)} returned {brief_with_type(y)} at {path}; a transformed function must "
@@ -154,7 +154,12 @@ def where_defined(fun: Any) -> str:
 
 
 def _innermost(fun: Any) -> Any:
-    """Return the function of a `partial`; another function as it is."""
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    return fun
+    """Return the function of a `partial`, and of what `jax.grad` makes of one and its `argnums`; another
+    function as it is."""
+    while True:
+        if isinstance(fun, functools.partial):
+            fun = fun.func
+        elif getattr(fun, "__qualname__", None) == "argnums_partial2.<locals>.f_wrapped":
+            fun = inspect.getclosurevars(fun).nonlocals["f"]
+        else:
+            return fun

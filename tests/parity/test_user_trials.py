@@ -54,9 +54,14 @@ def test_aux_of_text_inside_jit_vmap_and_grad():
 
 
 def test_a_result_that_is_no_array_is_told_with_the_users_function():
-    for transform in (ft.jacfwd, ft.jacrev, ft.hessian, ft.grad):
+    inside = [lambda f, of=of: ft.jit(of(f)) for of in (jax.grad, jax.jacrev)]
+    for transform in (ft.jacfwd, ft.jacrev, ft.hessian, ft.grad, *inside):
         with pytest.raises(TypeError, match=r"<lambda> returned 'text'(.|\n)*test_user_trials\.py"):
             transform(lambda x: "text")(2.0)
+    with pytest.raises(TypeError, match=r"<lambda> returned 'text' of type str at result\['name'\]"):
+        ft.jit(jax.vmap(lambda x: {"name": "text", "x": x}))(jnp.ones(3))
+    with pytest.raises(TypeError, match=r"has_aux=True, .*<lambda> must return a pair \(out, aux\), got f32"):
+        ft.jit(jax.grad(lambda x: x, has_aux=True))(jnp.float32(2))
 
 
 # --- arguments of transformations -----------------------------------------------------------------
@@ -288,6 +293,8 @@ def test_python_ints_that_do_not_fit():
                     make(value)
         np.testing.assert_array_equal(library.numpy.array([2**31 - 1, True, -1]), [2**31 - 1, 1, -1])
         np.testing.assert_array_equal(library.numpy.array([1.7, 2.0], "int32"), [1, 2])
+        assert library.numpy.asarray(2**40, "float32") == 2.0**40  # not by way of an int32
+        assert library.numpy.array([jnp.float32(1), 10**30])[1] == np.float32(1e30)
     with jax.enable_x64(True):
         assert jnp.asarray(2**40) == 2**40
 

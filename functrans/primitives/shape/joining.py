@@ -220,7 +220,9 @@ iota: Iota = Iota()
 
 def stack(xs: Sequence[Any], axis: int) -> Any:
     """Stack arrays of one type along a new axis of the result, which may be counted from its end."""
-    shape = typeof(xs[0]).shape
-    at = axis % (len(shape) + 1)
-    rows = [moving.reshape(x, shape=(*shape[:at], 1, *shape[at:])) for x in xs]
+    shapes = [typeof(x).shape for x in xs]  # those of arrays of a user may differ, which `concatenate` tells
+    at = axis % (len(shapes[0]) + 1)
+    rows = [
+        moving.reshape(x, shape=(*shape[:at], 1, *shape[at:])) for x, shape in zip(xs, shapes, strict=True)
+    ]
     return concatenate(*rows, dimension=at) if len(rows) > 1 else rows[0]
