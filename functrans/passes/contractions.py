@@ -38,7 +38,6 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
-from functrans.passes.cost_bounds import Least
 from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
@@ -97,19 +96,14 @@ def _contract(program: Program) -> Program:
 class WholeBatch:
     """A sum computed as a sum of products in the cheapest order."""
 
-    def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float, known: Any):
+    def __init__(self, expansion: Expansion, e: Equation, limit: float, known: Any):
         (v,) = e.outputs
         dims, terms = expansion.whole(v)
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
         self.order: Order = Order(expansion.size, dims, v.type.dtype, wide, known=known)
-        grouped = [self.order.groups(t) for t in terms]
-        if not all([self.order.may_gain(groups, made) for groups in grouped]):
-            raise NotSeparable
-        self.plans: list[Plan] = [
-            self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
-        ]
+        self.plans: list[Plan] = [self.order.plan(t, self.order.groups(t), limit) for t in terms]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         joining = self.order.machine.operation * (len(self.plans) - 1)
         self.cost: float = sum([p.cost for p in self.plans]) + joining
@@ -274,34 +268,25 @@ class _Search:
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - self.machine.worth
         kept = 0.8 * self.machine.written * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
-        least = self.least(cluster)
-        left = most + kept - sum(least.values())
+        left = most + kept
         if left < 0:
             return None
         sinks = []
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # most likely to fail first
-            way = self.cheapest(e, cluster, made, left + least[e])
+            way = self.cheapest(e, cluster, left)
             if way is None:
                 return None
-            left += least[e] - way.cost
+            left -= way.cost
             sinks.append(Sink(e, way))
         return sinks if left > kept or self.waits(cluster) else None
 
-    def least(self, cluster: Cluster) -> dict[Equation, float]:
-        """Return a lower bound on the cost of each sum without the cluster's values."""
-        sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
-        bound = Least(self.made_by, cluster.values, sources, self.cost, self.machine)
-        return {e: bound.of(e) for e in cluster.sinks}
-
-    def cheapest(
-        self, e: Equation, cluster: Cluster, made: float, limit: float
-    ) -> WholeBatch | ByExample | None:
+    def cheapest(self, e: Equation, cluster: Cluster, limit: float) -> WholeBatch | ByExample | None:
         """Return the cheapest way to compute a sum from the operands of the cluster's values,
         within the limit."""
         through = {e.outputs[0], *cluster.values}
         ways: list[WholeBatch | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled))
+            ways.append(WholeBatch(Expansion(self.made_by, through), e, limit, self.scaled))
         loops = self.machine.by_example and squared(self.made_by, e) is not None
         for gram in (False, True) if loops else ():
             with suppress(NotSeparable):
