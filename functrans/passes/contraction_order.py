@@ -8,9 +8,7 @@ The estimate counts operations, FLOPs, and bytes read and written (passes/machin
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Container, Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,26 +100,6 @@ class Order:
         """Return the cost of writing a tensor."""
         n = self.bytes * self.volume(axes)
         return n * (self.machine.read if self.cached and n <= CACHE else self.machine.written)
-
-    def may_gain(self, groups: Groups, made: float) -> bool:
-        """Return whether any order can start more cheaply than a value that cost `made`: an axis of
-        a single factor can be summed first, or another pair contracted."""
-        axes = [a for a, _ in groups]
-        if len(groups) < 3 or any([f.kind == "one_hot" for _, (f, *_) in groups]):
-            return True
-        count = Counter(chain.from_iterable(axes))
-        volumes = [self.volume(x) for x in axes]
-        for i, x in enumerate(axes):
-            if any([count[a] == 1 and a not in self.out for a in x]):
-                return True
-            for k, y in enumerate(axes[:i]):
-                both = x | y
-                inside = [a for a in both if count[a] > (a in x) + (a in y) or a in self.out]
-                flops = self.volume(both) * (1 if len(inside) == len(both) else 2)
-                read = self.bytes * self.machine.read * (volumes[i] + volumes[k])
-                if self.per_flop * flops + read + self.written(inside) < 0.75 * made:
-                    return True
-        return False
 
     def plan(self, term: Term, groups: Groups, limit: float = math.inf) -> Plan:
         """Return the cheapest tree for a term; raise NotSeparable if there is none below the

@@ -38,15 +38,13 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
-from functrans.passes.cost_bounds import Least
-from functrans.passes.example_loops import ByExample, side_by_side
+from functrans.passes.example_loops import ByExample
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
 from functrans.passes.rewrite import Replaced, everywhere, program_pass, readers_of, replacing
 from functrans.passes.sums_of_products import (
     ALIASES,
-    MOST_VALUES,
     POINTWISE,
     Expansion,
     NotSeparable,
@@ -91,25 +89,20 @@ def _contract(program: Program) -> Program:
         if made is program:
             break
         program = common_subexpressions(made)  # the sums of a cluster often share their first steps
-    return side_by_side(program)
+    return program
 
 
 class WholeBatch:
     """A sum computed as a sum of products in the cheapest order."""
 
-    def __init__(self, expansion: Expansion, e: Equation, made: float, limit: float, known: Any):
+    def __init__(self, expansion: Expansion, e: Equation, limit: float, known: Any):
         (v,) = e.outputs
         dims, terms = expansion.whole(v)
         if expansion.multiplied_out and v.type.dtype.itemsize > 4:
             raise NotSeparable  # there is nothing wider than float64 to accumulate in
         wide = expansion.multiplied_out or expansion.squares
         self.order: Order = Order(expansion.size, dims, v.type.dtype, wide, known=known)
-        grouped = [self.order.groups(t) for t in terms]
-        if not all([self.order.may_gain(groups, made) for groups in grouped]):
-            raise NotSeparable
-        self.plans: list[Plan] = [
-            self.order.plan(t, groups, limit) for t, groups in zip(terms, grouped, strict=True)
-        ]
+        self.plans: list[Plan] = [self.order.plan(t, self.order.groups(t), limit) for t in terms]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         joining = self.order.machine.operation * (len(self.plans) - 1)
         self.cost: float = sum([p.cost for p in self.plans]) + joining
@@ -147,7 +140,6 @@ class _Search:
         self.read_by: dict[Any, list[Equation]] = {}
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
-        self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
         self.costs: dict[Equation, float] = {}
         self.scaled: set[tuple[Any, Any]] = set()  # values that are multiplied by a broadcast one
 
@@ -176,8 +168,6 @@ class _Search:
             if sinks and plans.keys().isdisjoint([s.equation.outputs[0] for s in sinks]):
                 removed = [self.made_by[v] for v in cluster.values]
                 plans.update([(s.equation.outputs[0], (s, removed)) for s in sinks])
-                ways = [s.way for s in sinks if isinstance(s.way, ByExample) and s.way.gram]
-                self.multiplied.update([v for way in ways for v in way.leaves])
         return replacing(self.program, _SINKS, partial(_by_plan, plans)) if plans else self.program
 
     def cost(self, e: Equation) -> float:
@@ -274,52 +264,31 @@ class _Search:
         made = sum([self.cost(self.made_by[v]) for v in cluster.values])
         most = 0.8 * (made + sum([self.cost(e) for e in cluster.sinks])) - self.machine.worth
         kept = 0.8 * self.machine.written * self.bytes_made(cluster) if self.may_wait(cluster) else 0.0
-        least = self.least(cluster)
-        left = most + kept - sum(least.values())
+        left = most + kept
         if left < 0:
             return None
         sinks = []
         for e in sorted(cluster.sinks, key=self.cost, reverse=True):  # most likely to fail first
-            way = self.cheapest(e, cluster, made, left + least[e])
+            way = self.cheapest(e, cluster, left)
             if way is None:
                 return None
-            left += least[e] - way.cost
+            left -= way.cost
             sinks.append(Sink(e, way))
         return sinks if left > kept or self.waits(cluster) else None
 
-    def least(self, cluster: Cluster) -> dict[Equation, float]:
-        """Return a lower bound on the cost of each sum without the cluster's values."""
-        sources = [e for v in cluster.values if _is_source(e := self.made_by[v])]
-        bound = Least(self.made_by, cluster.values, sources, self.cost, self.machine)
-        return {e: bound.of(e) for e in cluster.sinks}
-
-    def cheapest(
-        self, e: Equation, cluster: Cluster, made: float, limit: float
-    ) -> WholeBatch | ByExample | None:
+    def cheapest(self, e: Equation, cluster: Cluster, limit: float) -> WholeBatch | ByExample | None:
         """Return the cheapest way to compute a sum from the operands of the cluster's values,
         within the limit."""
         through = {e.outputs[0], *cluster.values}
         ways: list[WholeBatch | ByExample] = []
         with suppress(NotSeparable):
-            ways.append(WholeBatch(Expansion(self.made_by, through), e, made, limit, self.scaled))
+            ways.append(WholeBatch(Expansion(self.made_by, through), e, limit, self.scaled))
         loops = self.machine.by_example and squared(self.made_by, e) is not None
         for gram in (False, True) if loops else ():
             with suppress(NotSeparable):
-                ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))
+                ways.append(ByExample(Expansion(self.made_by, through), e, gram))
         way = min(ways, key=lambda way: way.cost, default=None)
         return way if way is not None and way.cost <= limit else None
-
-    def readers(self, v: Any) -> int:
-        """Return in how many sums a value's products with itself are used: a large number if they
-        are computed anyway; else the contractions, or sums of rows, that read it or a move of
-        it."""
-        if v in self.multiplied:
-            return MOST_VALUES
-        read = list(self.read_by[v])
-        for e in read:  # extended in the loop
-            if e.primitive in ALIASES:
-                read += self.read_by[e.outputs[0]]
-        return sum(map(_is_source, read))
 
     def bytes_made(self, cluster: Cluster) -> int:
         """Return the memory of the values that are not fused into their users."""

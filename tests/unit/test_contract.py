@@ -1,4 +1,4 @@
-"""The contraction pass: text before and after, what it leaves alone, the least cost."""
+"""The contraction pass: text before and after, what it leaves alone."""
 
 from __future__ import annotations
 
@@ -103,78 +103,6 @@ def test_left_alone(name, monkeypatch):
         assert ft.passes.contract(program) is program
 
 
-CHAINS = (
-    "mk,kn,nl->ml",
-    "mk,kn,mn->m",
-    "mk,kn,ml->nl",
-    "bmk,bkn,bnl->bml",
-    "bmk,kn,bml->nl",
-    "bmk,kn,bn->bm",
-    "mk,kn,lm->ln",
-)
-
-
-@pytest.fixture
-def bounds(monkeypatch):
-    """The bounds of all clusters that are searched, each checked against what is found."""
-    found: list[float] = []
-
-    class Bounded(Everything):
-        def cheaper(self, cluster: Any) -> Any:
-            sinks = super().cheaper(cluster)
-            found.append(sum(self.least(cluster).values()))
-            return sinks
-
-    chosen(monkeypatch, Bounded)
-    return found
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("chain", CHAINS)
-def test_no_order_is_cheaper_than_the_least(chain, bounds):
-    left, middle, rest = chain.split(",")
-    right = rest.partition("->")[0]
-    made = "".join([n for n in dict.fromkeys(left + middle) if n != "k"])
-    rng = np.random.default_rng(0)
-    for _ in range(15):
-        size = {name: int(rng.choice([8, 32, 128, 512])) for name in "bmknl"}
-        a, b, c = (np.ones([size[n] for n in names], np.float32) for names in (left, middle, right))
-
-        def f(a: Any, b: Any, c: Any) -> Any:
-            return fnp.einsum(f"{made},{rest}", fnp.einsum(f"{left},{middle}->{made}", a, b), c)
-
-        ft.passes.contract(ft.make_ir(f)(a, b, c))
-    assert max(bounds) > 0
-
-
-RESIDUALS = {
-    "difference": lambda made, w: (made - w) * 0.5,
-    "of a product": lambda made, w: -(w * fnp.sum(w, 0) + made),
-    "quotient": lambda made, w: (made + w) / 3,
-    "of what is repeated": lambda made, w: made + w[0],
-    "of a number": lambda made, w: made + 2,
-    "masked": lambda made, w: made * w,
-    "term masked": lambda made, w: (made - w) * w[0],
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("residual", RESIDUALS)
-@pytest.mark.parametrize("read", ["mn,mi->ni", "mn,ni->mi", "mn,n->m"])
-def test_no_order_is_cheaper_than_the_least_of_a_residual(residual, read, bounds):
-    rng = np.random.default_rng(0)
-    for _ in range(15):
-        size = {name: int(rng.choice([1, 8, 32, 128, 512])) for name in "mkni"}
-        names = ("mk", "kn", "mn", read.split(",")[1].partition("->")[0])
-        args = [np.ones([size[n] for n in one], np.float32) for one in names]
-
-        def f(a: Any, b: Any, w: Any, c: Any) -> Any:
-            return fnp.einsum(read, RESIDUALS[residual](a @ b, w), c)
-
-        ft.passes.contract(ft.make_ir(f)(*args))
-    assert max(bounds) > 0
-
-
 def merged(a: Any, b: Any) -> Any:
     """Values of attention, the axes of heads and features merged."""
     return fnp.einsum("bhtk,bkhd->bthd", a, b).reshape(a.shape[0], a.shape[2], -1)
@@ -184,14 +112,16 @@ MERGED = {"btn,bti->ni": "bti", "btn,bti->bni": "bti", "btn,ni->bti": "ni"}
 
 
 @pytest.mark.parametrize("read", MERGED)
-def test_no_order_is_cheaper_than_the_least_of_merged_axes(read, bounds):
+def test_products_with_merged_axes_in_another_order(read, monkeypatch):
+    chosen(monkeypatch, Everything)
     rng = np.random.default_rng(0)
-    for _ in range(30):
-        size = {name: int(rng.choice([1, 2, 8, 32, 64])) for name in "bhtkdi"}
+    for _ in range(10):
+        size = {name: int(rng.choice([1, 2, 3, 8])) for name in "bhtkdi"}
         size["n"] = size["h"] * size["d"]
-        args = [np.ones([size[n] for n in names], np.float32) for names in ("bhtk", "bkhd", MERGED[read])]
-        ft.passes.contract(ft.make_ir(lambda a, b, c: fnp.einsum(read, merged(a, b), c))(*args))
-    assert max(bounds) > 0
+        args = [rng.normal(size=[size[n] for n in names]) for names in ("bhtk", "bkhd", MERGED[read])]
+        args = [x.astype("float32") for x in args]
+        program = ft.make_ir(lambda a, b, c: fnp.einsum(read, merged(a, b), c))(*args)
+        close(reference.run(ft.passes.contract(program), args), reference.run(program, args), 1e-4)
 
 
 @pytest.mark.parametrize(("platform", "loops"), [("cpu", 1), ("gpu", 0), ("tpu", 0)])
