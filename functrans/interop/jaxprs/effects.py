@@ -25,10 +25,11 @@ from functrans.trace import typeof
 
 
 def _python(callback: Any, n: int) -> FlatCall:
-    """Return a function of n arrays in the form in which our operations call it."""
+    """Return a function of n arrays, or the user's own, in the form in which our operations call it."""
     function = getattr(callback, "callback_func", callback)
+    in_tree = getattr(callback, "in_tree", None) or tree.structure(((0,) * n, {}))
     name = getattr(function, "__name__", type(function).__name__)
-    return FlatCall(callback, tree.structure(((0,) * n, {})), {}, name)
+    return FlatCall(function, in_tree, {}, name)
 
 
 @means("pure_callback io_callback")
