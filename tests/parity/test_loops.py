@@ -268,3 +268,13 @@ def test_the_result_of_branches_is_weak_where_the_first_is(jitted):
     x, weak = jax.numpy.float32(3), jax.numpy.full((), 2.0)
     assert (x.weak_type, weak.weak_type) == (False, True)
     assert results(ft, ft.lax, x, weak) == results(jax, jax.lax, x, weak)
+
+
+@pytest.mark.parametrize("m", [jax, ft])
+def test_the_results_of_a_mapped_loop_are_weak_where_those_of_its_body_are(m):
+    def f(n):
+        swapped = m.lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[2], c[1]), (0, n, 3))
+        return *swapped, m.lax.fori_loop(0, n, lambda i, c: 1.5, np.float32(2))
+
+    for run in (lambda n: f(n[1]), m.vmap(f), ft.jit(m.vmap(f))):
+        assert [y.weak_type for y in run(np.arange(3))] == [True, True, False, True]

@@ -283,8 +283,9 @@ def test_results_of_the_wrong_type(wrong):
 
     with pytest.raises(errors.CallbackResult, match=r"promises \(f32\[2\]\), at\n.*test_callbacks"):
         f(1.0)
-    with pytest.raises(RuntimeError, match="promises"):
-        np.asarray(ft.jit(f)(1.0))
+    for compiled in (ft.jit(f), ft.jit(lambda x: jax.pure_callback(lambda x: wrong, NUMBER, x))):
+        with pytest.raises(RuntimeError, match=r"defined at .*test_callbacks.*promises"):
+            np.asarray(compiled(1.0))
 
     def user(x):
         return wrong

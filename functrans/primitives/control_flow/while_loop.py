@@ -38,6 +38,7 @@ from functrans.primitives.control_flow.loop_layout import (
 )
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
 from functrans.primitives.control_flow.scan import linear_inputs
+from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, lt
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.trace import bind_in, evaluate, literal, stage, typeof
@@ -228,7 +229,12 @@ class While(HigherOrderPrimitive):
             # derivatives of steps after an example's last one must not reach their operands
             given = [only_where(goes_on, x, d) for x, d in zip(fixed, fixed_dims, strict=True)]
             new = evaluate(made, [*given, *[only_where(goes_on, x, 0) for x in old]])
-            return [choose(goes_on, cases) for cases in zip(old, new, strict=True)]
+            outs = []
+            for x, y in zip(old, new, strict=True):
+                if (wanted := typeof(y)) != typeof(x):  # results are weak where those of the body are
+                    x = convert_element_type(x, dtype=wanted.dtype, weak_type=wanted.weak_type)
+                outs.append(choose(goes_on, [x, y]))
+            return outs
 
         operands = [*args[:n], *consts, *state]
         types = [typeof(x) for x in operands]
