@@ -263,8 +263,7 @@ def executable(program: Program) -> Callable[..., list[Any]]:
 
 
 def with_names() -> AbstractContextManager[None]:
-    """Compile with the current names: JAX's disk cache would return a program that differs only in
-    names."""
+    """Compile with the current names: JAX's disk cache would return a program that differs only in names."""
     return _config.compilation_cache_include_metadata_in_key(True)
 
 

@@ -121,8 +121,7 @@ def _anywhere(w: Rewriter) -> Anywhere:
 
 
 def is_grown(made_by: dict[Any, Equation], v: Any) -> bool:
-    """Return whether a value is a contraction, or rows scattered into zeros, larger than its
-    operands."""
+    """Return whether a value is a contraction, or rows scattered into zeros, larger than its operands."""
     e = behind(made_by, v, _MOVES)
     return e is not None and all([x.__class__ is Literal or x.type.size < v.type.size for x in e.inputs])
 
@@ -201,8 +200,7 @@ def split_of_joined(w: Rewriter, e: Equation) -> Any:
 
 
 def _is_by_example(made_by: dict[Any, Equation], v: Any) -> bool:
-    """Return whether a value is a, possibly transposed, batched contraction larger than its
-    operands."""
+    """Return whether a value is a, possibly transposed, batched contraction larger than its operands."""
     e = behind(made_by, v, (transpose,))
     if e is None or e.primitive is not dot_general or not is_grown(made_by, v):
         return False

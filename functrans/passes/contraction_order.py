@@ -102,8 +102,7 @@ class Order:
         return n * (self.machine.read if self.cached and n <= CACHE else self.machine.written)
 
     def plan(self, term: Term, groups: Groups, limit: float = math.inf) -> Plan:
-        """Return the cheapest tree for a term; raise NotSeparable if there is none below the
-        limit."""
+        """Return the cheapest tree for a term; raise NotSeparable if there is none below the limit."""
         n = len(groups)
         names = [axes for axes, _ in groups]
         outside = [set(self.out) for _ in range(1 << n)]

@@ -29,8 +29,7 @@ from functrans.trace import stage, typeof
 
 
 class Size(NamedTuple):
-    """Equations, including nested ones, FLOPs, and bytes read and written; all steps of a scan
-    count."""
+    """Equations, including nested ones, FLOPs, and bytes read and written; all steps of a scan count."""
 
     equations: int
     flops: int

@@ -180,8 +180,7 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
 
 
 def _at_type(x: Any, v: Var, e: Equation, equations: list[Equation]) -> Any:
-    """Convert an operand to the type of the program's input; they may differ in the weak-type
-    flag."""
+    """Convert an operand to the type of the program's input; they may differ in the weak-type flag."""
     if x.type is v.type:
         return x
     if x.__class__ is Literal:

@@ -83,8 +83,7 @@ def _joins_rows(e: Equation) -> bool:
 
 @memoized
 def _with_axes(program: Program, shapes: frozenset[Shape]) -> Program:
-    """Return the program with another axis for arrays of these shapes, its operands and results
-    included."""
+    """Return the program with another axis for arrays of these shapes, its operands and results included."""
 
     def wide(types: Sequence[ArrayType]) -> list[ArrayType]:
         return [t.update(shape=(*t.shape, 1)) if _in(t, shapes) else t for t in types]

@@ -132,8 +132,7 @@ def name_of(program: Program) -> str:
 
 
 def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Check) -> Equation:
-    """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the
-    program."""
+    """Wrap a loop in a kernel call if possible. `read`: number of uses of each value in the program."""
     outputs = [v for v in e.outputs if read[v]] if e.primitive in LOOPS else []
     if not outputs or obstacle(e, whole) is not None:
         return e
@@ -144,8 +143,7 @@ def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Chec
 def _kernel(
     e: Equation, inputs: Sequence[Any], outputs: Sequence[Any], program: Program, can_be: Check
 ) -> Equation:
-    """Return the call of a program with this equation as a kernel; the equation if XLA cannot
-    compile it."""
+    """Return the call of a program with this equation as a kernel; the equation if XLA cannot compile it."""
     unrolls = unrolled_windows(program) <= MOST
     expanded = everywhere(lambda p: _in_forms(p, FORMS if unrolls else SHORTER), program, f"forms {unrolls}")
     alone = everywhere(lambda p: _kept(computed_before(p)), with_short_rows_as_loops(expanded), "kernels")

@@ -80,15 +80,13 @@ def _is_whole(w: Rewriter, x: Any) -> bool:
 
 
 def _neighbours(axes: Sequence[int], shape: Sequence[int]) -> bool:
-    """Return whether the axes are adjacent: reducing scattered axes at once strides through
-    memory."""
+    """Return whether the axes are adjacent: reducing scattered axes at once strides through memory."""
     between = [n for i, n in enumerate(shape) if axes[0] < i < axes[-1] and i not in axes]
     return not any([n != 1 for n in between])
 
 
 def _of_repeated(w: Rewriter, e: Equation, inner: Equation) -> Any:
-    """Replace the reduction of a broadcast x by that of x, times n if a sum runs over the
-    copies."""
+    """Replace the reduction of a broadcast x by that of x, times n if a sum runs over the copies."""
     axes, dimensions, shape = e.params["axes"], inner.params["dimensions"], inner.params["shape"]
     count = 1
     for a in axes:
@@ -228,8 +226,7 @@ def chosen_multiple(w: Rewriter, e: Equation) -> Any:
 
 
 def _multiples(w: Rewriter, v: Any) -> list[tuple[Any, Any]]:
-    """Return the value and those it is a multiple of, each with the equation that multiplies the
-    next."""
+    """Return the value and those it is a multiple of, each with the equation that multiplies the next."""
     found: list[tuple[Any, Any]] = []
     for _ in range(_LONGEST):
         e = w.made_by.get(v)

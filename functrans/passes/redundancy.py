@@ -49,8 +49,7 @@ def common_subexpressions(program: Program) -> Program:
 
 
 def _interchangeable(x: Any, y: Any) -> bool:
-    """Return whether the results of one can replace those of the other. Weak-type flags may
-    differ."""
+    """Return whether the results of one can replace those of the other. Weak-type flags may differ."""
     if x.primitive.has_effects(x.params):
         return False
     return all([v.type is w.type for v, w in zip(x.outputs, y.outputs, strict=True)])
@@ -61,8 +60,7 @@ def _interchangeable(x: Any, y: Any) -> bool:
 
 @nested_pass
 def dead_code(program: Program) -> Program:
-    """Remove equations that the outputs do not need, except those with effects, and unused
-    constants."""
+    """Remove equations that the outputs do not need, except those with effects, and unused constants."""
     if program.marks.pruned and not program.constants:
         return program
     equations = prune(program.equations, program.outputs)

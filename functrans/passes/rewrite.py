@@ -219,8 +219,7 @@ def with_equations(program: Program, equations: Sequence[Equation]) -> Program:
 
 
 def is_power_of_two(value: Any) -> bool:
-    """Return whether a number is plus or minus a power of two, so that products with it do not
-    round."""
+    """Return whether a number is plus or minus a power of two, so that products with it do not round."""
     return math.isfinite(value) and value != 0 and abs(math.frexp(value)[0]) == 0.5
 
 

@@ -151,8 +151,7 @@ class Expansion:
         return dims, [self._renamed(t, own) for t in terms]
 
     def _renamed(self, term: Term, own: set[int]) -> Term:
-        """Return the term with its final axes. Two axes that must be equal are merged if one is
-        summed."""
+        """Return the term with its final axes. Two axes that must be equal are merged if one is summed."""
         made = list(term.factors)
         if self.split:
             made = [Factor(v, tuple(map(self.resolve, d)), *how) for v, d, *how in made]
@@ -189,13 +188,11 @@ class Expansion:
         return [Term(x.number * y.number, (*x.factors, *y.factors)) for x in xs for y in ys]
 
     def _sums(self, terms: list[Term], dims: Dims) -> bool:
-        """Return whether the terms are a sum, of several terms or over axes that the value does not
-        have."""
+        """Return whether the terms are a sum, of several terms or over axes that the value does not have."""
         return len(terms) != 1 or not self.axes_of(terms[0].factors).issubset(self.flat(dims))
 
     def summed(self, terms: list[Term], dims: Sequence[Axes]) -> list[Term]:
-        """Return the terms summed over dimensions; one without such an axis is multiplied by its
-        size."""
+        """Return the terms summed over dimensions; one without such an axis is multiplied by its size."""
         over = set(self.flat(dims))
         made = []
         for t in terms:
@@ -313,8 +310,7 @@ def counts_alike(made_by: dict[Var, Equation], v: Any) -> bool:
 
 
 def is_diagonal(made_by: dict[Var, Equation], e: Equation) -> bool:
-    """Return whether the slice takes the diagonal of the last two axes, which were flattened for
-    it."""
+    """Return whether the slice takes the diagonal of the last two axes, which were flattened for it."""
     flat = made_by.get(e.inputs[0])
     if flat is None or flat.primitive is not reshape:
         return False
