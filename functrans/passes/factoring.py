@@ -31,6 +31,7 @@ from functrans.primitives.elementwise.families import add, mul
 _CONTRACTIONS = (dot_general, conv_general_dilated)
 _WORTH = 8  # operations for each element of operands that are added, if these are used elsewhere
 _MOST_ROUNDS = 4
+_FAR = 32  # linear operations through which terms are followed
 
 Key = tuple[Any, ...]  # equal for linear operations that differ in one operand only
 
@@ -105,6 +106,14 @@ def _linear_forms(e: Equation) -> Iterator[tuple[Key, int]]:
             yield (*operation_key(p, others), where, x.type, parameters_key(e)), i
 
 
+def _is_sum(e: Equation | None) -> bool:
+    """Return whether an equation adds values of the type of its result, the weak-type flag included."""
+    if e is None or e.primitive is not add:
+        return False
+    x, y = e.inputs
+    return x.type is y.type is e.outputs[0].type
+
+
 def _is_zero(v: Any) -> bool:
     return v.__class__ is Literal and v.value == 0
 
@@ -128,7 +137,7 @@ class _Sums:
         self._number = count()
         self.notes: list[Rewrite] = []
         for e in reversed(program.equations):
-            if e.primitive is add and e.outputs[0] not in self._inner:
+            if _is_sum(e) and e.outputs[0] not in self._inner:
                 terms, inner = self._terms(e.outputs[0])
                 self._inner |= inner
                 self._push(e.outputs[0], terms)
@@ -162,7 +171,7 @@ class _Sums:
         while left:
             x = left.pop()
             e = self._made.get(x)
-            if e is not None and e.primitive is add and (x is v or self._uses[x] == 1):
+            if (x is v or self._uses[x] == 1) and _is_sum(e):
                 inner.add(x)
                 left += e.inputs[::-1]
             else:
@@ -220,15 +229,15 @@ class _Sums:
     def _operands(self, group: dict[Any, int]) -> list[Var]:
         return [self._made[x].inputs[i] for x, i in group.items()]
 
-    def _reaching(self, group: dict[Any, int]) -> dict[Any, int]:
-        """Return those of a group of which the sum of the operands is known, or would be after more such
-        steps, or would save contractions."""
+    def _reaching(self, group: dict[Any, int], steps: int = _FAR) -> dict[Any, int]:
+        """Return those of a group of which the sum of the operands is known, or would be after so many
+        such steps, or would save contractions."""
         of = dict(zip(self._operands(group), group, strict=True))
         sums = (known for x in of for known in self._knowing.get(x, ()))
         found: Iterable[Any] = next((k for k in sums if k <= of.keys() and self._has(k)), ())
-        if not found:
+        if not found and steps:
             inner = (g for g in self._groups(of).values() if len(g) > 1)
-            deeper = (g if self._gains(g, False) else self._reaching(g) for g in inner)
+            deeper = (g if self._gains(g, False) else self._reaching(g, steps - 1) for g in inner)
             found = next(filter(None, deeper), ())
         return {of[x]: group[of[x]] for x in found}
 

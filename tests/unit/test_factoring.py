@@ -91,6 +91,29 @@ def test_bodies_of_loops_are_factored():
     np.testing.assert_allclose(ft.jit(f)(x, w), without(f)(x, w), rtol=1e-5)
 
 
+def test_long_chains_are_followed_so_far():
+    x, y = arrays((9, 9), (9, 9))
+
+    def f(x, y):
+        a, b = jnp.sin(y), jnp.cos(y)
+        total = x @ a + x @ b
+        for i in range(400):
+            a, b = a * (y + i), b * (y + i)
+        return total, a.sum(0) + b.sum(0)
+
+    assert contractions(ft.jit(f).program(x, y)) == 1
+
+
+def test_weak_terms_stay_what_they_are():
+    def f(x):
+        a, b = jnp.sin(1.0) * jnp.cos(x[0, 0]), x[0, 0] * 2
+        return x @ x * 1.0 + x @ jnp.sin(x) + (a + 1.0) + (b + a)
+
+    (x,) = arrays((9, 9))
+    ft.ir.check(ft.jit(f).program(x))
+    np.testing.assert_allclose(ft.jit(f)(x), without(f)(x), rtol=1e-4)
+
+
 def in_random_order(seed):
     """A sum of random products, of which some share operands, and of what is linear in them."""
     rng = random.Random(seed)
