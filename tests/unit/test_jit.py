@@ -32,19 +32,6 @@ def assert_same(ours: Any, theirs: Any) -> None:
     assert [y.weak_type for y in left[0]] == [y.weak_type for y in right[0]]
 
 
-class Counted:
-    """A function that counts how often Python runs it."""
-
-    def __init__(self, fun: Callable[..., Any]):
-        self.fun = fun
-        self.runs = 0
-        functools.update_wrapper(self, fun)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.runs += 1
-        return self.fun(*args, **kwargs)
-
-
 # --- what is passed and returned ------------------------------------------------------------------
 
 
@@ -95,32 +82,15 @@ SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "partial, positional": lambda L, np: L.jit(functools.partial(with_defaults, X))(4.0),
     "library function": lambda L, np: L.jit(np.sin)(X),
     "jit of jit": lambda L, np: L.jit(L.jit(L.jit(lambda x: x * 2)))(X),
-    "jit of grad": lambda L, np: L.jit(L.grad(lambda x: np.sum(x * x)))(X),
     "NumPy scalars": lambda L, np: L.jit(lambda a, b: (a * 2, b * 2))(X[0], X.dtype.type(3)),
     "bool": lambda L, np: L.jit(lambda a: (a, np.where(a, 1, 2)))(True),
     "complex": lambda L, np: L.jit(lambda a: a * 2)(1.0 + 2j),
     "decorator": lambda L, np: L.jit(static_argnames="n")(lambda x, n: x * n)(X, n=3),
-    # static
-    "static_argnums=1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(X, "abc"),
     "static_argnums=(0, 2)": lambda L, np: L.jit(lambda f, x, n: f(x) * n, static_argnums=(0, 2))(
         np.sin, X, 3
     ),
-    "static_argnums=-1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=-1)(X, (1, 2)),
-    "static_argnums by name": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(X, n="abc"),
-    "static_argnames": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames="n")(X, n="ab"),
-    "static_argnames by position": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames=("n",))(
-        X, "ab"
-    ),
-    "static keyword only": lambda L, np: L.jit(lambda x, *, n: x * len(n), static_argnames="n")(X, n="ab"),
-    "static with a default": lambda L, np: L.jit(lambda x, n="abc": x * len(n), static_argnames="n")(X),
     "static shape": lambda L, np: L.jit(lambda shape: np.zeros(shape), static_argnums=0)((2, 3)),
-    "static axis inside": lambda L, np: L.jit(
-        lambda y: L.jit(lambda x, axis: np.sum(x, axis), static_argnums=1)(y, 0)
-    )(X),
-    # other options
-    "donate_argnums": lambda L, np: L.jit(lambda x, y: x + y, donate_argnums=0)(jnp.asarray(X), Y),
     "keep_unused": lambda L, np: L.jit(lambda x, y: y, keep_unused=True)(X, Y),
-    "inline": lambda L, np: L.jit(lambda x: L.jit(lambda y: y * 2, inline=True)(x))(X),
     "compiler_options": lambda L, np: L.jit(
         lambda x: x * 2, compiler_options={"xla_cpu_enable_fast_math": False}
     )(X),
@@ -164,14 +134,14 @@ def test_a_jitted_method_binds_its_object():
 
 
 def test_clear_caches():
-    counted = Counted(lambda x: x * 2)
-    f = ft.jit(counted)
+    traces = []
+    f = ft.jit(lambda x: traces.append(x) or x * 2)
     f(X), ft.vmap(f)(X)
-    runs = counted.runs
+    count = len(traces)
     ft.clear_caches()
     assert_close(f(X), X * 2)
     assert_close(ft.vmap(f)(X), X * 2)
-    assert counted.runs == 2 * runs
+    assert len(traces) == 2 * count
     assert_close(fnp.sin(X), np.sin(X))
 
 
