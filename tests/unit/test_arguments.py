@@ -231,16 +231,6 @@ def test_many_parameters_are_one_a_line():
     assert "(\n    parameter_0,\n    parameter_1," in text
 
 
-def test_nested_functions_have_names_too():
-    @ft.jit
-    def layer(params: Any, x: Any) -> Any:
-        return jnp.tanh(x @ params["w"]) + params["b"]
-
-    args = ({"w": normal(3, 3), "b": normal(3)}, normal(3))
-    text = agrees(ft.make_ir(lambda params, x: layer(params, layer(params, x)))(*args), args)
-    assert "def layer(params_b, params_w, x):" in text
-
-
 # --- in reports -----------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import subprocess
 import sys
 import threading
@@ -17,7 +16,6 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import caching, lax
 from functrans.caching import Cache, CachePerFunction, cached, memo
-from functrans.inspect.doctor import doctor
 
 pytestmark = pytest.mark.smoke
 
@@ -147,26 +145,6 @@ def test_what_is_derived_from_a_shared_program_stays_when_one_of_its_users_goes(
     del user
     gc.collect()
     assert known in shared._derived.values()
-
-
-def test_a_program_keeps_so_many_batched_forms():
-    inner = ft.jit(lambda x: jnp.sin(x) * x)
-    program = ft.make_ir(ft.vmap(inner))(np.ones(3, "f"))
-    (called,) = program.children or [None]
-    assert called is not None
-    for n in range(4, 600):
-        ft.make_ir(ft.vmap(inner))(np.ones(n, "f"))
-    kept = [cache for ref in caching._CACHES if (cache := ref()) is not None]
-    assert all(len(cache) <= cache.limit for cache in kept)
-
-
-def test_the_doctor_tells_of_them():
-    output = io.StringIO()
-    jnp.sin(jnp.ones(3))
-    doctor(output, chosen=[])
-    text = output.getvalue()
-    assert "operations compiled" in text
-    assert "evictions" in text
 
 
 def test_the_end_of_the_process_is_quiet():

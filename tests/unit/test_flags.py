@@ -152,11 +152,6 @@ def test_promotion_of_ranks_may_be_forbidden(name: str):
         run(A, B)
 
 
-def test_numbers_of_python_are_not_promotion():
-    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
-        np.testing.assert_array_equal(ft.jit(lambda x: (x + 1) * 2.5)(A), (A + 1) * 2.5)
-
-
 def test_a_nested_function_is_traced_for_each_setting():
     layer = ft.jit(lambda x, y: x + y)
     outer = ft.jit(lambda x, y: layer(x, y) * 1)

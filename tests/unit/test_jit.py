@@ -224,23 +224,6 @@ def test_a_nested_function_is_emitted_once():
 
 # --- eval_shape, make_ir --------------------------------------------------------------------------
 
-SHAPES: dict[str, Callable[[Any, Any], Any]] = {
-    "array": lambda L, np: L.eval_shape(lambda x: np.outer(x, x), X),
-    "struct": lambda L, np: L.eval_shape(lambda x: {"y": x @ x}, jax.ShapeDtypeStruct((3, 3), "float32")),
-    "pytree": lambda L, np: L.eval_shape(lambda p, *, k: (p["a"] * k, None, 2), {"a": X}, k=3),
-    "grad": lambda L, np: L.eval_shape(L.grad(lambda x: np.sum(x)), X),
-    "vmap": lambda L, np: L.eval_shape(L.vmap(lambda x: x > 0), X),
-    "jit": lambda L, np: L.jit(lambda x, y: (x, y * 2)).eval_shape(X, 1),
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_eval_shape(name: str):
-    ours, theirs = SHAPES[name](ft, fnp), SHAPES[name](jax, jnp)
-    assert jax.tree_util.tree_structure(ours) == jax.tree_util.tree_structure(theirs)
-    for x, y in zip(*map(jax.tree_util.tree_leaves, (ours, theirs)), strict=True):
-        assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
-
 
 def test_eval_shape_computes_nothing():
     huge = ft.ShapeDtypeStruct((1 << 20, 1 << 20), "float32")
@@ -254,17 +237,6 @@ def test_make_ir_takes_static_arguments():
 
 
 # --- misuse ---------------------------------------------------------------------------------------
-
-
-def test_the_switch_of_jax_runs_python():
-    def f(x):
-        return fnp.sum(fnp.sin(x)) if float(x[0]) > 0 else x
-
-    with jax.disable_jit():
-        assert_close(ft.jit(f)(jnp.ones(3)), np.sum(np.sin(np.ones(3, "float32"))))
-        assert_close(ft.grad(f)(jnp.ones(3)), np.cos(np.ones(3, "float32")))
-    with pytest.raises(ft.errors.AbstractValueError):
-        ft.jit(f)(jnp.ones(3))
 
 
 def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():

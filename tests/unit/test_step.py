@@ -267,21 +267,6 @@ def test_loops_and_branches_are_python(reverse):
         assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
 
 
-def test_derivatives_and_vmap_without_jit():
-    def h(x):
-        c, ys = lax.scan(lambda c, x: (jnp.sin(c) + x, c * x), x[0], x)
-        return lax.cond(c > 0, lambda: jnp.sum(ys), lambda: c)
-
-    expected = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
-    with ft.disable_jit():
-        found = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
-        empty = lax.scan(lambda c, x: (c, x), 1.0, jnp.zeros((0, 2)))
-    for mine, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-6)
-    assert empty[1].shape == (0, 2)
-    assert ft.debug.disable_jit is ft.disable_jit
-
-
 def test_functions_of_several_operations_without_jit():
     """They are not traced by JAX either, whose tracers our own rules do not know."""
     a, x = jnp.diag(jnp.array([2.0, -3.0, 4.0])), jnp.arange(-2.0, 3.0)
