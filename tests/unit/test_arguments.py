@@ -104,18 +104,6 @@ def test_static_arguments_are_none():
     assert names(nested.equations[0].params["program"]) == ["x", "y"]
 
 
-def test_methods_and_partials():
-    import functools
-
-    class Model:
-        def apply(self, params: Any, x: Any) -> Any:
-            return params["w"] * x
-
-    assert names(ft.make_ir(Model().apply)({"w": 1.0}, 2.0)) == ["params['w']", "x"]
-    half = functools.partial(Model().apply, {"w": 1.0})
-    assert names(ft.make_ir(half)(2.0)) == ["x"]
-
-
 def test_what_has_no_names():
     text = "program (x: f32[3]) { y: f32[3] = sin x; return y }"
     assert names(ft.ir.parse(text)) == [""]

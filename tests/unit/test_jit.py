@@ -103,13 +103,6 @@ def test_calls(name: str):
     assert_same(build(ft, fnp), build(jax, jnp))
 
 
-def test_it_looks_like_the_function():
-    f = ft.jit(with_defaults)
-    assert f.__name__ == "with_defaults"
-    assert f.__doc__ == "Scale and shift."
-    assert f.__wrapped__ is with_defaults
-
-
 def test_a_jitted_method_binds_its_object():
     @jax.tree_util.register_pytree_node_class
     class Layer:
@@ -201,14 +194,6 @@ def test_ahead_of_time():
     assert "sine" in compiled.as_text()
     with pytest.raises(TypeError):
         compiled(X[:2], Y[:2])
-
-
-def test_lowering_for_another_platform():
-    f = ft.jit(lambda x: fnp.sin(x) * 2)
-    text = f.trace(X).lower(lowering_platforms=("tpu",)).as_text()
-    assert "stablehlo.sine" in text
-    text = f.trace(X).lower(lowering_platforms=("cpu", "cuda")).as_text()
-    assert "stablehlo.sine" in text
 
 
 def test_a_nested_function_is_emitted_once():
