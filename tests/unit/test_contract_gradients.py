@@ -42,31 +42,6 @@ OURS = SimpleNamespace(ft=ft, np=fnp, lax=ft.lax, nn=ft.nn)
 JAX = SimpleNamespace(ft=jax, np=jnp, lax=jax.lax, nn=jax.nn)
 
 
-def tied_embedding(rng: Any) -> Any:
-    """The table gives the inputs, and the weights of the outputs."""
-
-    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
-        h = lib.np.tanh(p["e"][x] @ p["w"])
-        logits = h @ p["e"].T
-        return lib.np.mean(lib.nn.logsumexp(logits, axis=-1) - logits[lib.np.arange(4), y])
-
-    p = {"e": normal(rng, 9, 6), "w": normal(rng, 6, 6)}
-    x, y = [rng.integers(0, 9, (5, 4)).astype("int32") for _ in range(2)]
-    return loss, p, x, y
-
-
-def layer_norm(rng: Any) -> Any:
-    p = {"w": normal(rng, 6, 8), "scale": 1 + normal(rng, 8), "shift": normal(rng, 8)}
-
-    def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
-        h = x @ p["w"]
-        h = h - lib.np.mean(h, axis=-1, keepdims=True)
-        h = h / lib.np.sqrt(lib.np.mean(h**2, axis=-1, keepdims=True) + 1e-3)
-        return lib.np.mean((h * p["scale"] + p["shift"] - y) ** 2)
-
-    return loss, p, normal(rng, 5, 4, 6), normal(rng, 5, 4, 8)
-
-
 def convolution(rng: Any) -> Any:
     p = {"k": normal(rng, 3, 3, 2, 4), "w": normal(rng, 36, 3)}
 
@@ -109,9 +84,7 @@ MODELS: dict[str, Model] = {
     "clip": embedding(True, mode="clip"),
     "fill": embedding(True, mode="fill", fill_value=0.5),
     "fill one": embedding(False, mode="fill", fill_value=0.0),
-    "tied embedding": tied_embedding,
     "sequence": sequence,
-    "layer norm": layer_norm,
     "convolution": convolution,
     "transformer": transformer,
 }

@@ -90,13 +90,6 @@ def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape) + sum(shape)).normal(size=shape).astype(np.float32)
 
 
-def mlp(params: Any, x: Any, y: Any) -> Any:
-    (w1, b1), (w2, b2) = params
-    h = jnp.tanh(x @ w1 + b1)
-    logits = h @ w2 + b2
-    return -jnp.mean(jnp.sum(ft.nn.log_softmax(logits) * y, axis=1))
-
-
 def rnn(w: Any, xs: Any, h0: Any) -> Any:
     def step(h: Any, x: Any) -> Any:
         h = jnp.tanh(w @ h + x)
@@ -196,10 +189,8 @@ def written_down(x: Any) -> Any:
 
 
 LONG = normal(20, 20)
-PARAMS = ((normal(4, 8), normal(8)), (normal(8, 3), normal(3)))
 SAMPLES = (normal(3), normal(4, 3), normal(4))
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple]] = {
-    "gradient of an MLP's loss": (ft.grad(mlp), (PARAMS, normal(5, 4), normal(5, 3))),
     "gradient of a scan": (ft.grad(rnn, (0, 1, 2)), (normal(3, 3), normal(5, 3), normal(3))),
     "per-example norms": (clipped, SAMPLES),
     "keys": (keys, (3,)),
@@ -216,7 +207,6 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple]] = {
     "odds": (odds, (normal(3, 4),)),
     "a long constant": (lambda x: x @ LONG, (normal(20),)),
     "bfloat16": (ft.grad(gram), (normal(2, 3).astype(jnp.bfloat16),)),
-    "nested jit": (ft.grad(lambda x: jnp.sum(ft.jit(lambda t: jnp.sin(t) * t)(x))), (normal(3),)),
     "indexing": (ft.grad(lambda t: jnp.sum(t[np.array([2, 1])] ** 2) + t[0, 1]), (normal(4, 3),)),
     "numbers": (lambda x: (jnp.zeros(3), x, x, 2.0), (1.0,)),
     "a constant in a program": (written_down, (1.0,)),
