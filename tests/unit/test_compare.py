@@ -70,16 +70,6 @@ def test_a_wrong_lowering_is_named(wrong_sin):
     assert ft.compare(f)(X[:1] / 2).ok  # where the fault does not show
 
 
-@pytest.mark.parametrize("wrap", [ft.grad, lambda f: ft.vmap(ft.grad(f))], ids=["grad", "vmap"])
-def test_a_wrong_lowering_under_transformations_is_named(wrong_sin, wrap):
-    def f(x):
-        return jnp.sum(jnp.tanh(x) * wrong_sin(x))
-
-    report = ft.compare(wrap(f))(X)
-    assert report.first.primitive == "wrong_sin"
-    assert f"{__file__}:{line_number(f, 'wrong_sin(x)')} " in report.first.line
-
-
 def test_a_wrong_lowering_of_a_loop_itself_is_named(wrong_while):
     def staged(x):
         program = ft.make_ir(
@@ -118,6 +108,8 @@ FAR = np.linspace(0.1, 3.0, 12, dtype="float32").reshape(3, 4)  # 1.5 < FAR[1, 2
 
 
 WHERE = {
+    "grad": (lambda f, x: ft.grad(lambda x: jnp.sum(jnp.tanh(x) * f(x)))(x), FAR, []),
+    "vmap of grad": (lambda f, x: ft.vmap(ft.grad(lambda x: jnp.sum(jnp.tanh(x) * f(x))))(x), FAR, []),
     "while": (double_first, np.float32(0.4), [2]),
     "cond": (lambda f, x: lax.cond(x[0, 0] < 1, f, jnp.cos, x), FAR, []),
     "custom_vjp": (with_own_rule, FAR, []),
@@ -352,16 +344,9 @@ def test_each_changed_equation_is_named():
         return jnp.sum(b * a), jnp.cumsum(jnp.sqrt(b * b))
 
     program = ft.make_ir(f)(X, X[::-1])
-    like = {
-        "sin": "cos",
-        "tanh": "sin",
-        "exp": "tanh",
-        "neg": "sin",
-        "add": "sub",
-        "sub": "add",
-        "mul": "add",
-    }
-    like |= {"reduce_sum": "reduce_max", "cumsum": "cumprod", "sqrt": "square"}
+    ours = ["sin", "tanh", "exp", "neg", "add", "sub", "mul", "reduce_sum", "cumsum", "sqrt"]
+    others = ["cos", "sin", "tanh", "sin", "sub", "add", "add", "reduce_max", "cumprod", "square"]
+    like = dict(zip(ours, others, strict=True))
     for i, e in enumerate(program.equations):
         edited = [*program.equations]
         if e.primitive.name in like:

@@ -161,19 +161,11 @@ def test_a_function_compiled_plainly_is_profiled_so():
 # --- what it is given -----------------------------------------------------------------------------
 
 
-def test_static_arguments():
+def test_static_arguments_programs_and_nothing():
     power = ft.jit(lambda x, n, mode="sum": getattr(x**n, mode)(), static_argnames=("n", "mode"))
-    report = ft.profile(power, repeats=1)(X, 3, mode="prod")
-    assert "reduce_prod" in texts(report.operations)
-
-
-def test_a_program_and_passes():
+    assert "reduce_prod" in texts(ft.profile(power, repeats=1)(X, 3, mode="prod").operations)
     program = ft.make_ir(loss)(W, X)
-    assert "dot_general" in texts(profiled(program, W, X).operations)
-    assert profiled(loss, W, X, passes=()).program.equations[0].primitive.name == "dot_general"
-
-
-def test_nothing_to_do():
+    assert "dot_general" in texts(profiled(program, W, X, passes=()).operations)
     report = profiled(lambda x: (), X)
     assert (report.lines, report.busy) == ([], 0)
     assert "0 XLA operations" in str(report)
@@ -194,16 +186,12 @@ def test_side_effects_are_not_repeated():
     assert "dot_general" in texts(doubled.operations)
 
 
-def test_a_device_that_tells_nothing(monkeypatch):
-    monkeypatch.setattr(placing, "recorded", lambda *_: ([], 0.0))
-    with pytest.raises(errors.NotMeasured, match="recorded no operation on") as caught:
+def test_what_is_not_measured(monkeypatch, tmp_path):
+    """Where another profile is running, or the device tells nothing."""
+    with jax.profiler.trace(tmp_path), pytest.raises(errors.NotMeasured, match="stop the other one first"):
         profiled(loss, W, X)
-    assert "ft.cost" in str(caught.value)
-
-
-def test_another_profile_is_running(tmp_path):
-    message = pytest.raises(errors.NotMeasured, match="stop the other one first")
-    with jax.profiler.trace(tmp_path), message:
+    monkeypatch.setattr(placing, "recorded", lambda *_: ([], 0.0))
+    with pytest.raises(errors.NotMeasured, match=r"(?s)recorded no operation on.*ft\.cost"):
         profiled(loss, W, X)
 
 
