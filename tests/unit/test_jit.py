@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import functrans as ft
 import functrans.numpy as fnp
@@ -146,21 +145,6 @@ def test_donation_inside_a_transformation_keeps_the_buffer():
     x = jnp.asarray(X) + 0
     ft.grad(f)(x)
     assert not x.is_deleted()
-
-
-def test_shardings():
-    mesh = Mesh(np.array(jax.devices()[:1]), ("i",))
-    rows = NamedSharding(mesh, PartitionSpec("i"))
-    whole = NamedSharding(mesh, PartitionSpec())
-    f = ft.jit(lambda x, y: (x + y, x * 2), in_shardings=(rows, whole), out_shardings=(whole, rows))
-    a, b = f(X, Y)
-    assert_close((a, b), (X + Y, X * 2))
-    assert a.sharding.is_equivalent_to(whole, 1)
-    assert b.sharding.is_equivalent_to(rows, 1)
-    text = f.lower(X, Y).as_text()
-    assert "sharding" in text
-    one = SingleDeviceSharding(jax.devices()[0])
-    assert ft.jit(lambda x: x * 2, out_shardings=one)(X).sharding == one
 
 
 def test_device():
