@@ -297,29 +297,6 @@ def test_checkpoints_and_shardings_are_kept():
 # --- beyond one program ---------------------------------------------------------------------------
 
 SQUARE = np.arange(16, dtype=np.float32).reshape(4, 4)
-COLLECTIVES = {
-    "psum": lambda x: L.psum(x, "i"),
-    "pmean": lambda x: L.pmean(x, "i"),
-    "pmax": lambda x: x - L.pmax(x, "i"),
-    "all_gather": lambda x: L.all_gather(x, "i"),
-    "all_gather, tiled": lambda x: L.all_gather(x[None], "i", tiled=True),
-    "all_to_all": lambda x: L.all_to_all(x * J.arange(4.0), "i", 0, 0),
-    "all_to_all, to a later axis": lambda x: L.all_to_all(x * SQUARE, "i", 0, 1),
-    "all_to_all, to an earlier axis": lambda x: L.all_to_all(x * SQUARE, "i", 1, 0),
-    "psum_scatter": lambda x: L.psum_scatter(x * J.arange(4.0), "i"),
-    "ppermute": lambda x: L.ppermute(x, "i", [(0, 1), (1, 2), (2, 3), (3, 0)]),
-    "axis_index": lambda x: x + L.axis_index("i"),
-}
-
-
-def test_collectives():
-    def all_of(wrap):
-        return lambda x: [wrap(f)(x) for f in COLLECTIVES.values()]
-
-    ours = ft.jit(ft.vmap(all_of(from_jax), axis_name="i"))(V)
-    theirs = jax.jit(jax.vmap(all_of(lambda f: f), axis_name="i"))(V)
-    for name, a, b in zip(COLLECTIVES, ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6, err_msg=name)
 
 
 def test_collectives_that_jax_does_not_batch():
@@ -332,13 +309,6 @@ def test_collectives_that_jax_does_not_batch():
         lambda x, i: L.ragged_all_to_all(x, J.zeros(4), step, once, J.full(4, i), once, axis_name="i")
     )
     np.testing.assert_array_equal(ft.vmap(each, axis_name="i")(SQUARE, step), SQUARE.T)
-
-
-def test_a_source_that_is_an_array():
-    def from_last(x: Any, n: Any) -> Any:
-        return ft.vmap(lambda x: ft.lax.pbroadcast(x, "i", n - 1), axis_name="i")(x)
-
-    np.testing.assert_array_equal(ft.jit(from_last)(V, np.int32(4)), [V[3]] * 4)
 
 
 def test_callbacks(capfd):
