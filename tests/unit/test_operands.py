@@ -24,21 +24,10 @@ pytestmark = pytest.mark.smoke
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 BINARY = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "**": operator.pow,
-    "@": operator.matmul,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "divmod": divmod,
-}
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
+    "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift, "divmod": divmod,
+}  # fmt: skip
 ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 NAMES = {sign: f.__name__.rstrip("_") for sign, f in BINARY.items()}
@@ -115,17 +104,9 @@ def test_a_class_with_the_operator_gets_its_turn(sign):
 
 Pair = namedtuple("Pair", "a b")
 OF_OTHER_LIBRARIES = [
-    Fraction(1, 2),
-    Decimal(1),
-    OrderedDict(a=1),
-    Counter("a"),
-    defaultdict(int),
-    Pair(1, 2),
-    deque([1]),
-    array("d", [1.0]),
-    Path("a"),
-    timedelta(1),
-]
+    Fraction(1, 2), Decimal(1), OrderedDict(a=1), Counter("a"), defaultdict(int), Pair(1, 2), deque([1]),
+    array("d", [1.0]), Path("a"), timedelta(1),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("sign", ["+", "*", "**", "@", "&", "divmod", "<"])

@@ -203,21 +203,6 @@ def test_typed_commands_repeat_and_end():
 # --- without jit ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of", [lambda f: f, ft.jit])
-def test_results_keep_their_weak_types(of):
-    def counted(x, strong):
-        steps = lax.while_loop(lambda i: i < 3, lambda i: i + 1, 0)
-        return x * 2, strong * 2, steps, 1.0, lax.scan(lambda c, v: (c + 1, c), 0, strong)
-
-    counted = of(counted)
-    out, _ = walk(counted, 2.0, X, commands=[])
-    wanted = ft.jit(counted)(2.0, X)
-    assert ft.tree.structure(out) == ft.tree.structure(wanted)
-    for mine, other in zip(ft.tree.leaves(out), ft.tree.leaves(wanted), strict=True):
-        assert (mine.dtype, mine.weak_type) == (other.dtype, other.weak_type)
-        np.testing.assert_array_equal(mine, other)
-
-
 def test_python_runs_as_it_is_written():
     seen = []
 

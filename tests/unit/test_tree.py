@@ -37,18 +37,9 @@ class Box:
 
 jax.tree_util.register_pytree_node(Box, lambda b: ((b.part,), b.kind), lambda kind, parts: Box(*parts, kind))
 TREES = [
-    3,
-    None,
-    (),
-    {},
-    [1, (2, None)],
-    {"b": [1, 2], "a": {"c": 3}},
-    Point(1, [2]),
-    Box((1, 2), "k"),
-    OrderedDict(b=1, a=2),
-    defaultdict(list, x=1),
-    [[], [None], {}],
-]
+    3, None, (), {}, [1, (2, None)], {"b": [1, 2], "a": {"c": 3}}, Point(1, [2]), Box((1, 2), "k"),
+    OrderedDict(b=1, a=2), defaultdict(list, x=1), [[], [None], {}],
+]  # fmt: skip
 
 
 def is_list(x):
