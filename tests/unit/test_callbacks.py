@@ -281,33 +281,6 @@ def test_results_of_the_wrong_type(wrong):
         np.asarray(ft.jit(f)(1.0))
 
 
-def with_result(L: Any, x: Any, which: str, **options: Any) -> Any:
-    call = L.pure_callback if which == "pure" else L.experimental.io_callback
-    return call(np.sin, NUMBER, x, **options)
-
-
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("which", ["pure", "io"])
-def test_callbacks_with_results_have_no_derivative(which, nested):
-    def make(L):
-        def f(x):
-            return with_result(L, x, which)
-
-        return L.jit(f) if nested else f
-
-    for run in (
-        lambda L: L.grad(make(L))(1.0),
-        lambda L: L.jvp(make(L), (1.0,), (1.0,)),
-        lambda L: L.jit(L.grad(make(L)))(1.0),
-        lambda L: L.vmap(L.grad(make(L)))(np.ones(3, "float32")),
-    ):
-        with pytest.raises(ValueError):
-            run(jax)
-        with pytest.raises(errors.OpaqueCallback, match="custom_jvp") as error:
-            run(ft)
-        assert "call(np.sin" in str(error.value)
-
-
 # --- programs -------------------------------------------------------------------------------------
 
 
