@@ -66,17 +66,9 @@ PARAMS = {"blocks": [Block(normal(3, 3), normal(3)) for _ in range(2)], "head": 
 ARGS = (PARAMS, None, normal(4, 3), {"a b": 1.0, "a_b": 2.0})
 KWARGS = {"rate": 0.5, "class": 3.0}
 PATHS = [
-    "params['blocks'][0].w",
-    "params['blocks'][0].b",
-    "params['blocks'][1].w",
-    "params['blocks'][1].b",
-    "params['head'].scale",
-    "x",
-    "more[0]['a b']",
-    "more[0]['a_b']",
-    "class",
-    "rate",
-]
+    "params['blocks'][0].w", "params['blocks'][0].b", "params['blocks'][1].w", "params['blocks'][1].b",
+    "params['head'].scale", "x", "more[0]['a b']", "more[0]['a_b']", "class", "rate",
+]  # fmt: skip
 
 
 def names(program: Program) -> list[str]:

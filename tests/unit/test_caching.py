@@ -12,7 +12,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import caching, lax
+from functrans import caching
 from functrans.caching import Cache, CachePerFunction, cached, memo
 
 pytestmark = pytest.mark.smoke
@@ -164,15 +164,6 @@ def in_vmap_of_jit(array):
     return f
 
 
-def in_scan(array):
-    def body(c, _):
-        return c + array, None
-
-    lax.scan(body, array, None, length=3)
-    ft.grad(lambda x: jnp.sum(lax.scan(body, x, None, length=3)[0]))(array)
-    return body
-
-
 def in_custom_jvp(array):
     f = ft.custom_jvp(lambda x: x * array)
     f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * array))
@@ -207,7 +198,7 @@ def in_pure_callback(array):
     return f
 
 
-USES = (in_jit, in_vmap_of_jit, in_scan, in_custom_jvp, in_custom_vjp, in_from_jax, in_pure_callback)
+USES = (in_jit, in_vmap_of_jit, in_custom_jvp, in_custom_vjp, in_from_jax, in_pure_callback)
 
 
 def test_functions_and_what_they_close_over_are_let_go():

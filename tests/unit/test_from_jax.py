@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from jax import lax as L
 from jax import nn as N
-from jax import random as R
 from jax.experimental import io_callback
 
 import functrans as ft
@@ -69,17 +68,6 @@ def test_the_cache_is_bounded(monkeypatch):
     assert len(calls) == 5
     ft.make_ir(f)(np.ones(4, np.float32))
     assert len(calls) == 5
-
-
-def test_static_arguments():
-    counted, calls = counting(lambda x, axis, *, how="sum": getattr(J, how)(x, axis=axis))
-    f = from_jax(counted, static_argnums=1, static_argnames="how")
-    for run in (f, ft.jit(f, static_argnums=1, static_argnames="how")):
-        np.testing.assert_allclose(run(X, 0), X.sum(0), rtol=1e-6)
-        np.testing.assert_allclose(run(X, 1, how="max"), X.max(1))
-    assert len(calls) == 2
-    with pytest.raises(ft.errors.UnhashableStatic, match="argument 1"):
-        f(X, [0, 1])
 
 
 def test_options_and_numbers_whose_values_jax_needs_are_static_by_themselves():
@@ -325,17 +313,6 @@ def test_callbacks(capfd):
         ft.effects_barrier()
     assert [k for k, _ in seen] == ["seen", "seen"]
     assert capfd.readouterr().out.count("x = 0.3") == 2
-
-
-@pytest.mark.long
-def test_keys_of_another_generator():
-    key = R.key(3, impl="rbg")
-    draw = lambda k: R.normal(R.fold_in(R.split(k)[0], 4), (3,))  # noqa: E731
-    whole = {"xla_backend_optimization_level": 3}  # else XLA rounds some of JAX 0.12's otherwise
-    ours, theirs = (m.jit(f, compiler_options=whole) for m, f in ((ft, from_jax(draw)), (jax, draw)))
-    np.testing.assert_array_equal(ours(key), theirs(key))
-    keys = ft.jit(from_jax(lambda k: R.split(k, (2, 2))))(key)
-    assert (keys.dtype, keys.shape) == (key.dtype, (2, 2))
 
 
 def test_constants_of_programs_that_jax_made_with_wide_types():

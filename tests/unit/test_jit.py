@@ -6,7 +6,7 @@ import functools
 import gc
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -103,17 +103,8 @@ def test_calls(name: str):
 
 
 def test_a_jitted_method_binds_its_object():
-    @jax.tree_util.register_pytree_node_class
-    class Layer:
-        def __init__(self, w: Any):
-            self.w = w
-
-        def tree_flatten(self) -> tuple:
-            return (self.w,), None
-
-        @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Layer:
-            return cls(*children)
+    class Layer(NamedTuple):
+        w: Any
 
         @ft.jit
         def apply(self, x: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import time
-from typing import Any
 
 import jax
 import numpy as np
@@ -170,22 +169,6 @@ def test_loops(case):
     else:
         assert show(made) == after
         assert equal(parse(after), made)
-
-
-def test_effects_keep_a_carry_and_their_order():
-    seen: list[Any] = []
-
-    def f(x):
-        def step(c, _):
-            ft.debug.callback(lambda v: seen.append(float(v)), c[1], ordered=True)
-            return (c[0] + fnp.sin(x), c[1] + 1.0), None
-
-        return lax.scan(step, (x, 0.0), None, length=3)[0][0]
-
-    made = ft.jit(f, passes=("default",))(1.0)
-    jax.effects_barrier()
-    assert seen == [0.0, 1.0, 2.0]
-    np.testing.assert_allclose(made, 1 + 3 * np.sin(1.0), rtol=1e-6)
 
 
 # --- calls ----------------------------------------------------------------------------------------
