@@ -78,10 +78,7 @@ def test_steps_of_a_scan_count_each():
 
 
 def test_the_dearest_branch_counts():
-    def f(x):
-        return lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x + 1.0, x)
-
-    report = plainly(f)(shape(16, 16))
+    report = plainly(lambda x: lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x + 1.0, x))(shape(16, 16))
     assert 2 * 16**3 <= report.flops <= 2 * 16**3 + 10
 
 
