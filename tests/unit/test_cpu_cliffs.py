@@ -456,7 +456,7 @@ def test_constants_divided_by_zero(passes, dtype):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64"]))
 def test_samples_of_gamma_are_drawn_at_once(dtype):
     """Also those that are rejected, by the normal number (a = 1: 0.7 %) or the uniform one, and boosted."""
 

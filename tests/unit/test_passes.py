@@ -94,20 +94,6 @@ program (a: f32[], b: f32[]) {
   return c, b
 }""",
     ),
-    "what every step computes": (
-        "program (x: f32[], y: f32[]) { a: f32[] = scan[length=4, consts=1, carry=1] y x { "
-        "program (c: f32[], d: f32[]) { "
-        "e: f32[] = sin c; f: f32[] = exp e; g: f32[] = mul d f; return g } }; return a }",
-        """\
-program (a: f32[], b: f32[]) {
-  c: f32[] = sin b
-  d: f32[] = exp c
-  e: f32[] = scan[length=4, consts=1, carry=1] d a {
-    program (f: f32[], g: f32[]) { h: f32[] = mul g f; return h }
-  }
-  return e
-}""",
-    ),
     "not what is moved alone": (
         "program (x: f32[], y: f32[3]) { a: f32[3] = scan[length=4, consts=1, carry=1] x y { "
         "program (c: f32[], d: f32[3]) { e: f32[3] = broadcast_in_dim[shape=(3,), dimensions=()] c;"

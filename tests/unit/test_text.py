@@ -211,7 +211,7 @@ def test_every_small_constant_comes_back(data, name):
         max_leaves=10,
     )
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_every_parameter_comes_back(value):
     x, y = Var(F3), Var(F3)
     program = Program((x,), (Equation(P["sin"], (x,), (y,), {"anything": value}),), (y,))
