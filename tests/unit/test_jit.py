@@ -80,10 +80,6 @@ SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "partial": lambda L, np: L.jit(functools.partial(with_defaults, scale=4.0))(X),
     "partial, positional": lambda L, np: L.jit(functools.partial(with_defaults, X))(4.0),
     "library function": lambda L, np: L.jit(np.sin)(X),
-    "jit of jit": lambda L, np: L.jit(L.jit(L.jit(lambda x: x * 2)))(X),
-    "NumPy scalars": lambda L, np: L.jit(lambda a, b: (a * 2, b * 2))(X[0], X.dtype.type(3)),
-    "bool": lambda L, np: L.jit(lambda a: (a, np.where(a, 1, 2)))(True),
-    "complex": lambda L, np: L.jit(lambda a: a * 2)(1.0 + 2j),
     "decorator": lambda L, np: L.jit(static_argnames="n")(lambda x, n: x * n)(X, n=3),
     "static_argnums=(0, 2)": lambda L, np: L.jit(lambda f, x, n: f(x) * n, static_argnums=(0, 2))(
         np.sin, X, 3
