@@ -164,14 +164,6 @@ def in_vmap_of_jit(array):
     return f
 
 
-def in_custom_jvp(array):
-    f = ft.custom_jvp(lambda x: x * array)
-    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * array))
-    ft.grad(lambda x: jnp.sum(f(x)))(array)
-    ft.vmap(ft.grad(lambda x: jnp.sum(f(x))))(jnp.ones((2, 1000)))
-    return f
-
-
 def in_custom_vjp(array):
     f = ft.custom_vjp(lambda x: x * array)
     f.defvjp(lambda x: (x * array, None), lambda _, ct: (ct * array,))
@@ -198,7 +190,7 @@ def in_pure_callback(array):
     return f
 
 
-USES = (in_jit, in_vmap_of_jit, in_custom_jvp, in_custom_vjp, in_from_jax, in_pure_callback)
+USES = (in_jit, in_vmap_of_jit, in_custom_vjp, in_from_jax, in_pure_callback)
 
 
 def test_functions_and_what_they_close_over_are_let_go():

@@ -1,4 +1,4 @@
-"""The contraction pass: text before and after, what it leaves alone, the least cost."""
+"""The contraction pass: what it makes, the least cost. What it leaves alone: rewrites.txt."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ RESIDUALS = {
 
 def product(left: str, middle: str, rest: str) -> tuple[Any, list[str]]:
     made = "".join([n for n in dict.fromkeys(left + middle) if n != "k"])
-    product, read = f"{left},{middle}->{made}", f"{made},{rest}"
+    first, second = f"{left},{middle}->{made}", f"{made},{rest}"
     names = [left, middle, rest.partition("->")[0]]
-    return lambda a, b, c: fnp.einsum(read, fnp.einsum(product, a, b), c), names
+    return lambda a, b, c: fnp.einsum(second, fnp.einsum(first, a, b), c), names
 
 
 def residual(read: str, name: str) -> tuple[Any, list[str]]:
@@ -143,7 +143,7 @@ CHAINS = {  # name -> a function, the axes of its operands
 def test_no_order_is_cheaper_than_the_least(name, bounds):
     f, axes = CHAINS[name]
     rng = np.random.default_rng(0)
-    for _ in range(15):
+    for _ in range(30):
         size = {n: int(rng.choice([1, 8, 32, 128, 512])) for n in "bhdmknlti"}
         if "bhtk" in axes:
             size |= {n: min(size[n], 64) for n in "bhdkti"}
