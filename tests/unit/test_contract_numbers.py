@@ -286,7 +286,10 @@ def magnitudes(program: Program, xs: list[Any]) -> list[Any]:
     values = dict(zip(program.inputs, [np.abs(x) if x.dtype.kind == "f" else x for x in xs], strict=True))
 
     def get(v: Any) -> Any:
-        return values[v] if v in values else reference_literal(v)
+        if v in values:
+            return values[v]
+        value = np.full(v.type.shape, v.value, v.type.dtype)
+        return np.abs(value) if value.dtype.kind == "f" else value
 
     for e in program.equations:
         args = [get(v) for v in e.inputs]
@@ -303,11 +306,6 @@ def magnitudes(program: Program, xs: list[Any]) -> list[Any]:
             o = np.asarray(o)
             values[v] = np.abs(o) if o.dtype.kind == "f" else o
     return [get(v) for v in program.outputs]
-
-
-def reference_literal(v: Any) -> Any:
-    value = np.full(v.type.shape, v.value, v.type.dtype)
-    return np.abs(value) if value.dtype.kind == "f" else value
 
 
 @pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])

@@ -44,14 +44,6 @@ class Model:
     def double(self, x: Any) -> Any:
         return self(x) * 2
 
-    @staticmethod
-    def half(x: Any) -> Any:
-        return x / 2
-
-    @classmethod
-    def made(cls, x: Any) -> Any:
-        return cls(3.0)(x)
-
 
 def with_defaults(x, scale=2.0, *, shift=1.0):
     """Scale and shift."""
@@ -74,8 +66,6 @@ SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
         {"a": [X, {"b": Y}], "n": None}
     ),
     "method": lambda L, np: L.jit(Model(3.0).double)(X),
-    "static method": lambda L, np: L.jit(Model.half)(X),
-    "class method": lambda L, np: L.jit(Model.made)(X),
     "callable object": lambda L, np: L.jit(Model(3.0))(X),
     "partial": lambda L, np: L.jit(functools.partial(with_defaults, scale=4.0))(X),
     "partial, positional": lambda L, np: L.jit(functools.partial(with_defaults, X))(4.0),
