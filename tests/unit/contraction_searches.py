@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -110,34 +111,35 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.normal(size=shape) / (max(shape[0], 1) ** 0.5 if len(shape) > 1 else 2)
 
 
-def mlp(rng: Any) -> Any:
-    p = [(normal(rng, 7, 6), normal(rng, 6)), (normal(rng, 6, 3), normal(rng, 3))]
+def mlp(rng: Any, n: int = 5, sizes: tuple[int, ...] = (7, 6, 3)) -> Any:
+    p = [(normal(rng, i, j), normal(rng, j)) for i, j in itertools.pairwise(sizes)]
 
     def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
         for w, b in p:
             x = lib.np.tanh(x @ w + b)
         return lib.np.mean((x - y) ** 2)
 
-    return loss, p, normal(rng, 5, 7), normal(rng, 5, 3)
+    return loss, p, normal(rng, n, sizes[0]), normal(rng, n, sizes[-1])
 
 
-def gated(rng: Any) -> Any:
-    p = [tuple([normal(rng, 6, 6) for _ in range(3)]) for _ in range(2)]
+def gated(rng: Any, n: int = 5, size: int = 6) -> Any:
+    p = [tuple([normal(rng, size, size) for _ in range(3)]) for _ in range(2)]
 
     def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
         for u, g, w in p:
             x = ((x @ u) * lib.nn.sigmoid(x @ g)) @ w
         return lib.np.sum((x - y) ** 2)
 
-    return loss, p, normal(rng, 5, 6), normal(rng, 5, 6)
+    return loss, p, normal(rng, n, size), normal(rng, n, size)
 
 
-def tied(rng: Any) -> Any:
+def tied(rng: Any, n: int = 5, size: int = 6) -> Any:
     def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
         h = lib.np.tanh(lib.np.tanh(x @ p["w"] + p["b"]) @ p["w"])
         return lib.np.mean((h @ p["w"].T - y) ** 2)
 
-    return loss, {"w": normal(rng, 6, 6), "b": normal(rng, 6)}, normal(rng, 5, 6), normal(rng, 5, 6)
+    p = {"w": normal(rng, size, size), "b": normal(rng, size)}
+    return loss, p, normal(rng, n, size), normal(rng, n, size)
 
 
 def embedding(sequence: bool, **how: Any) -> Model:
@@ -155,13 +157,14 @@ def embedding(sequence: bool, **how: Any) -> Model:
     return make
 
 
-def sequence(rng: Any) -> Any:
-    p = [normal(rng, 6, 8), normal(rng, 8), normal(rng, 8, 3)]
+def sequence(rng: Any, n: int = 5, steps: int = 4, sizes: tuple[int, ...] = (6, 8, 3)) -> Any:
+    i, j, k = sizes
+    p = [normal(rng, i, j), normal(rng, j), normal(rng, j, k)]
 
     def loss(lib: Any, p: Any, x: Any, y: Any) -> Any:
         return lib.np.mean((lib.np.tanh(x @ p[0] + p[1]) @ p[2] - y) ** 2)
 
-    return loss, p, normal(rng, 5, 4, 6), normal(rng, 5, 4, 3)
+    return loss, p, normal(rng, n, steps, i), normal(rng, n, steps, k)
 
 
 def per_example(lib: Any, loss: Any) -> Any:
@@ -249,33 +252,19 @@ WAYS = {
 }
 
 
-def large_mlp(rng: Any) -> Any:
-    p = [(normal(rng, 90, 80), normal(rng, 80)), (normal(rng, 80, 70), normal(rng, 70))]
-    return mlp(rng)[0], p, normal(rng, 60, 90), normal(rng, 60, 70)
-
-
-def large_gated(rng: Any) -> Any:
-    p = [tuple([normal(rng, 80, 80) for _ in range(3)]) for _ in range(2)]
-    return gated(rng)[0], p, normal(rng, 60, 80), normal(rng, 60, 80)
-
-
-def large_tied(rng: Any) -> Any:
-    p = {"w": normal(rng, 80, 80), "b": normal(rng, 80)}
-    return tied(rng)[0], p, normal(rng, 60, 80), normal(rng, 60, 80)
-
-
 def large_embedding(rng: Any) -> Any:
     p = {"e": normal(rng, 900, 50), "w": normal(rng, 50, 3)}
     x = rng.integers(0, 900, (60, 5)).astype("int32")
     return embedding(True)(rng)[0], p, x, normal(rng, 60, 3)
 
 
-def large_sequence(rng: Any) -> Any:
-    p = [normal(rng, 200, 220), normal(rng, 220), normal(rng, 220, 210)]
-    return sequence(rng)[0], p, normal(rng, 40, 3, 200), normal(rng, 40, 3, 210)
-
-
-LARGE = {f.__name__: f for f in (large_mlp, large_gated, large_tied, large_embedding, large_sequence)}
+LARGE = {
+    "mlp": partial(mlp, n=60, sizes=(90, 80, 70)),
+    "gated": partial(gated, n=60, size=80),
+    "tied": partial(tied, n=60, size=80),
+    "embedding": large_embedding,
+    "sequence": partial(sequence, n=40, steps=3, sizes=(200, 220, 210)),
+}
 
 
 # --- long programs --------------------------------------------------------------------------------

@@ -40,29 +40,9 @@ def test_dispatches(dispatches):
     ft.vjp(jnp.multiply, X, X)
     _, pullback = ft.vjp(lambda x, b: x + b, X, B)  # of two shapes
     pullback(X)
-    assert dispatches == ["jit", "mul", "mul", "jit", "jit"]
-
-
-def test_recording_sees_the_operations_of_a_composite():
-    program = ft.make_ir(lambda x: jnp.mean(x))(X)
-    assert [e.primitive.name for e in program.equations] == ["reduce_sum", "div"]
-
-
-@pytest.mark.parametrize(
-    "f",
-    [
-        lambda np_, x: np_.mean(np_.tanh(x * B) ** 2),
-        lambda np_, x: np_.sum(x * x * x[0]),
-        lambda np_, x: np_.sum(np_.where(x > 0, x, x**3)) - x[1, 2],
-        lambda np_, x: np_.sum(x @ x.T / (1 + x[0, 0] ** 2)),
-    ],
-)
-def test_gradients_and_second_derivatives_equal_jax(f):
-    mine, theirs = (lambda x: f(jnp, x)), (lambda x: f(jax_numpy, x))
-    v = X[::-1]
-    wanted = jax.jit(lambda x: jax.jvp(jax.grad(theirs), (x,), (v,)))(X)
-    for ours, other in zip(ft.jvp(ft.grad(mine), (X,), (v,)), wanted, strict=True):
-        np.testing.assert_allclose(ours, other, rtol=1e-4, atol=1e-5)
+    _, pullback = ft.vjp(ft.jit(lambda x: x * x), X)  # without copies of its arguments
+    pullback(X)
+    assert dispatches == ["jit", "mul", "mul", "jit", "jit", "jit", "jit"]
 
 
 def test_the_linear_program_is_written_out_and_knows_its_origin():
@@ -75,14 +55,6 @@ def test_the_linear_program_is_written_out_and_knows_its_origin():
         assert eqn.origin.equation.primitive.name in ("sin", "mul")
         assert "jnp.sin(x) * x" in equation_source(eqn)
     np.testing.assert_allclose(f_jvp(1.0), 2 * np.cos(2.0) + np.sin(2.0), rtol=1e-6)
-
-
-def test_a_jitted_function_is_linearized_without_copies_of_its_arguments(dispatches):
-    square = ft.jit(lambda x: x * x)
-    _, pullback = ft.vjp(square, X)
-    (g,) = pullback(jax_numpy.ones_like(X))
-    assert dispatches == ["jit", "jit"]
-    np.testing.assert_allclose(g, 2 * X)
 
 
 def test_composites_tell_options_apart():
@@ -118,17 +90,6 @@ def test_a_failing_composite_leaves_nothing_behind():
     with pytest.raises((TypeError, ValueError), match=r"2,\s?3.*4"):
         ft.grad(lambda x: jnp.sum(x + jax_numpy.ones(4)))(X)
     np.testing.assert_allclose(jnp.mean(X, axis=1), X.mean(1), rtol=1e-6)
-
-
-def test_values_stay_visible_and_weak_types_stay():
-    def f(x):
-        y = jnp.tanh(x)
-        assert float(y) == pytest.approx(np.tanh(0.5))
-        return y * 2 if y > 0 else y
-
-    g = ft.grad(f)(0.5)
-    assert g.weak_type
-    np.testing.assert_allclose(g, 2 / np.cosh(0.5) ** 2, rtol=1e-6)
 
 
 def test_a_signature_met_before_is_written_down_without_running_the_function():

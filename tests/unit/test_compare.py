@@ -16,7 +16,7 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.backends import xla
 from functrans.inspect.closeness import by_float64, judge, relative, ulps
-from functrans.ir.program import PRIMITIVES, Equation, Var
+from functrans.ir.program import PRIMITIVES, Equation
 from functrans.primitives.control_flow.while_loop import While
 from functrans.primitives.elementwise.families import mul
 from tests.support.reporting import line_number
@@ -70,16 +70,6 @@ def test_a_wrong_lowering_is_named(wrong_sin):
     assert ft.compare(f)(X[:1] / 2).ok  # where the fault does not show
 
 
-@pytest.mark.parametrize("wrap", [ft.grad, lambda f: ft.vmap(ft.grad(f))], ids=["grad", "vmap"])
-def test_a_wrong_lowering_under_transformations_is_named(wrong_sin, wrap):
-    def f(x):
-        return jnp.sum(jnp.tanh(x) * wrong_sin(x))
-
-    report = ft.compare(wrap(f))(X)
-    assert report.first.primitive == "wrong_sin"
-    assert f"{__file__}:{line_number(f, 'wrong_sin(x)')} " in report.first.line
-
-
 def test_a_wrong_lowering_of_a_loop_itself_is_named(wrong_while):
     def staged(x):
         program = ft.make_ir(
@@ -118,9 +108,10 @@ FAR = np.linspace(0.1, 3.0, 12, dtype="float32").reshape(3, 4)  # 1.5 < FAR[1, 2
 
 
 WHERE = {
+    "grad": (lambda f, x: ft.grad(lambda x: jnp.sum(jnp.tanh(x) * f(x)))(x), FAR, []),
+    "vmap of grad": (lambda f, x: ft.vmap(ft.grad(lambda x: jnp.sum(jnp.tanh(x) * f(x))))(x), FAR, []),
     "while": (double_first, np.float32(0.4), [2]),
     "cond": (lambda f, x: lax.cond(x[0, 0] < 1, f, jnp.cos, x), FAR, []),
-    "switch": (lambda f, x: lax.switch(2, [jnp.cos, jnp.exp, f], x), FAR, []),
     "custom_vjp": (with_own_rule, FAR, []),
     "nested": (in_nested_loops, FAR, [1, 2]),
     "reverse": (lambda f, x: lax.scan(lambda c, y: (c + f(y), c), 0.0, x, reverse=True), FAR[1], [3]),
@@ -128,7 +119,6 @@ WHERE = {
     "checkpoint": (lambda f, x: ft.jvp(lambda x: ft.checkpoint(f)(jnp.exp(x)), (x,), (x,)), FAR, []),
     "jit": (lambda f, x: ft.jit(lambda x: ft.jit(f)(x) * 2)(x) + jnp.sin(x), FAR, []),
     "bfloat16": (lambda f, x: f(x.astype("bfloat16")).sum(), FAR, []),
-    "float16": (lambda f, x: f(x.astype("float16")) / 2, FAR, []),
     "random": (lambda f, x: f(3.0 + ft.random.normal(ft.random.key(0), (9,))) * x[0, 0], FAR, []),
     "empty": (lambda f, x: jnp.concatenate([f(x[:0]), f(x)]), FAR, []),
 }
@@ -174,11 +164,7 @@ def test_many_operations_agree():
 
 KEY = jax.random.key(0)
 UNUSUAL = {
-    "no arguments": (lambda: jnp.arange(3.0) * 2, ()),
-    "constants": (lambda x: (x, 3, None), (X,)),
     "empty": (lambda x: (x.sum(), x @ x.T, jnp.sort(x), x.mean()), (X[:0],)),
-    "no steps": (lambda x: lax.scan(lambda c, y: (c + y.sum(), c), 0.0, x), (X[:0],)),
-    "while false": (lambda x: lax.while_loop(lambda c: c.sum() < 0, jnp.sin, x), (X,)),
     "key carried": (lambda k: lax.fori_loop(0, 3, lambda i, k: ft.random.split(k)[0], k), (KEY,)),
     "keys": (lambda ks: lax.map(ft.random.normal, ks), (jax.random.split(KEY, 4),)),
     "ints": (lambda i: (i // 4, i % 4, i >> 1, jnp.cumsum(i), i.argmax()), (np.arange(-6, 6),)),
@@ -187,7 +173,6 @@ UNUSUAL = {
     "complex": (lambda z: (z @ z.T.conj(), jnp.abs(z), jnp.angle(z)), (X * np.complex64(1 + 2j),)),
     "not finite": (lambda x: (jnp.log(x - 1), jnp.exp(x * 1000) - 1, jnp.sqrt(-x) / 0), (X,)),
     "callback": (lambda x: ft.pure_callback(np.sin, ft.ShapeDtypeStruct((2, 3), "float32"), x) * 2, (X,)),
-    "trees": (lambda p, y=2.0: {"a": p["u"] * y, "b": (p["v"],)}, ({"u": X, "v": 2},)),
 }
 
 
@@ -336,8 +321,6 @@ def test_saved_reports(tmp_path, wrong_sin):
     assert all(f"<{tag}" in page for tag in ("table", "svg", "pre", "style"))
     assert not re.search(r"<[^>]* (src|href)=", page)
     assert "wrong_sin" in page
-    with pytest.raises(ft.errors.InvalidArgument, match=r"file, got 'x\.txt'"):
-        report.save(tmp_path / "x.txt")
 
 
 # --- against another program ----------------------------------------------------------------------
@@ -359,16 +342,9 @@ def test_each_changed_equation_is_named():
         return jnp.sum(b * a), jnp.cumsum(jnp.sqrt(b * b))
 
     program = ft.make_ir(f)(X, X[::-1])
-    like = {
-        "sin": "cos",
-        "tanh": "sin",
-        "exp": "tanh",
-        "neg": "sin",
-        "add": "sub",
-        "sub": "add",
-        "mul": "add",
-    }
-    like |= {"reduce_sum": "reduce_max", "cumsum": "cumprod", "sqrt": "square"}
+    ours = ["sin", "tanh", "exp", "neg", "add", "sub", "mul", "reduce_sum", "cumsum", "sqrt"]
+    others = ["cos", "sin", "tanh", "sin", "sub", "add", "add", "reduce_max", "cumprod", "square"]
+    like = dict(zip(ours, others, strict=True))
     for i, e in enumerate(program.equations):
         edited = [*program.equations]
         if e.primitive.name in like:
@@ -413,11 +389,3 @@ def test_a_mutation_inside_a_loop_is_named_with_its_step():
     report = ft.compare(make(jnp.sin), against=make(jnp.tanh), compiled=False)(xs)
     assert report.first.primitive == "sin"
     assert list(report.first.steps) == [2]
-
-
-def test_variables_are_named_as_the_program_prints_them():
-    program = ft.make_ir(lambda xs: lax.scan(lambda c, x: (c + jnp.sin(x), c * x), 0.0, xs))(X[0])
-    report = ft.compare(program, compiled=False)(X[0])
-    for finding in report.worst:
-        assert finding.equation in str(program)
-    assert isinstance(program.inputs[0], Var)

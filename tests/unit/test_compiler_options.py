@@ -38,14 +38,6 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler_options, "BIG", 0)
 
 
-def test_small_convolutions_keep_the_default(monkeypatch: pytest.MonkeyPatch):
-    program = make_ir(convolved)(X)
-    monkeypatch.setattr(compiler_options, "BIG", W.size + 1)
-    assert compiler_options.choice(program) == compiler_options.DEFAULT
-    monkeypatch.setattr(compiler_options, "BIG", W.size)
-    assert compiler_options.choice(make_ir(convolved)(X)) == SET
-
-
 @pytest.fixture
 def traces() -> Any:
     """A function with a convolution, and the list of its traces."""
@@ -58,8 +50,12 @@ def traces() -> Any:
     return f, seen
 
 
-def test_the_choice():
+def test_the_choice(monkeypatch: pytest.MonkeyPatch):
     assert compiler_options.choice(ft.jit(convolved).program(X)) == SET
+    for limit, chosen in ((W.size + 1, compiler_options.DEFAULT), (W.size, SET)):
+        monkeypatch.setattr(compiler_options, "BIG", limit)
+        assert compiler_options.choice(make_ir(convolved)(X)) == chosen
+    monkeypatch.setattr(compiler_options, "BIG", 0)
     text = str(ft.passes.explain(convolved)(X))
     assert "options on a CPU\n    products and sums: normalized convolutions, at" in text
     assert "test_compiler_options.py" in text.partition("compiler options on a CPU")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -130,7 +131,7 @@ class Maker:
             self.values = list(given[:n])
             self.index = list(given[n:])
             for _ in range(length):
-                x = getattr(self, self.pick(self.kinds))(self.pick(self.values[-5:]))
+                x = self.made(self.pick(self.kinds), self.pick(self.values[-5:]))
                 if x.size <= 3000:
                     self.values.append(x)
             made = self.values[n:][-3:]
@@ -139,9 +140,12 @@ class Maker:
         return run
 
     def ended(self, x: Any) -> Any:
-        return self.total(self.pick([self.square, lambda y: y])(x))
+        return self.total(self.pick([P["square"], lambda y: y])(x))
 
-    # one operation each
+    def made(self, kind: str, x: Any) -> Any:
+        return OF_ONE_LINE[kind](self, x) if kind in OF_ONE_LINE else getattr(self, kind)(x)
+
+    # one operation each, and in OF_ONE_LINE
 
     def matched(self, x: Any) -> Any:
         same = [v for v in self.values if v.shape == x.shape]
@@ -176,39 +180,6 @@ class Maker:
             return x
         return P["dot_general"](x, y, lhs=tuple(lhs), rhs=tuple(rhs), out=tuple(out))
 
-    def mul(self, x: Any) -> Any:
-        return x * self.matched(x)
-
-    def add(self, x: Any) -> Any:
-        return x + self.matched(x)
-
-    def sub(self, x: Any) -> Any:
-        return x - self.matched(x)
-
-    def neg(self, x: Any) -> Any:
-        return -x
-
-    def square(self, x: Any) -> Any:
-        return P["square"](x)
-
-    def pow(self, x: Any) -> Any:
-        return P["integer_pow"](x, y=int(self.pick([2, 2, 3])))
-
-    def twice(self, x: Any) -> Any:
-        return x * x
-
-    def scaled(self, x: Any) -> Any:
-        return x * self.pick([0.5, -1.5, 2.0])
-
-    def divided(self, x: Any) -> Any:
-        return x / self.pick([0.5, -3.0, 2.0])
-
-    def over(self, x: Any) -> Any:
-        return x / fnp.broadcast_to(self.below, x.shape)
-
-    def transposed(self, x: Any) -> Any:
-        return fnp.transpose(x, tuple([int(i) for i in self.rng.permutation(x.ndim)]))
-
     def outer(self, x: Any) -> Any:
         y = self.pick(self.values)
         if x.ndim + y.ndim > 5:
@@ -240,10 +211,6 @@ class Maker:
         ways = [(k, n // k) for k in range(1, n + 1) if n % k == 0] or [(0, 3), (3, 0)]
         return x.reshape(*x.shape[:at], *self.pick(ways), *x.shape[at + 1 :])
 
-    def unit(self, x: Any) -> Any:
-        at = int(self.rng.integers(0, x.ndim + 1))
-        return x.reshape(*x.shape[:at], 1, *x.shape[at:]) if x.ndim < 5 else x
-
     def total(self, x: Any) -> Any:
         over = tuple([i for i in range(x.ndim) if self.rng.random() < 0.5])
         return P["reduce_sum"](x, axes=over) if over else x
@@ -255,9 +222,6 @@ class Maker:
             return x * fnp.eye(*x.shape, dtype=x.dtype)
         return fnp.where(fnp.eye(*x.shape, dtype=bool), x, 0)
 
-    def diagonal(self, x: Any) -> Any:
-        return fnp.diagonal(x) if x.ndim == 2 and x.shape[0] == x.shape[1] else x
-
     def scattered(self, x: Any) -> Any:
         if not x.ndim or x.ndim > 3 or not 0 < x.shape[0] <= 6:
             return x
@@ -266,6 +230,20 @@ class Maker:
         return zeros.at[self.pick(self.index)[: x.shape[0]]].add(x, mode=mode)
 
 
+OF_ONE_LINE: dict[str, Callable[[Maker, Any], Any]] = {
+    "mul": lambda m, x: x * m.matched(x),
+    "add": lambda m, x: x + m.matched(x),
+    "sub": lambda m, x: x - m.matched(x),
+    "neg": lambda m, x: -x,
+    "square": lambda m, x: P["square"](x),
+    "pow": lambda m, x: P["integer_pow"](x, y=int(m.pick([2, 2, 3]))),
+    "twice": lambda m, x: x * x,
+    "scaled": lambda m, x: x * m.pick([0.5, -1.5, 2.0]),
+    "divided": lambda m, x: x / m.pick([0.5, -3.0, 2.0]),
+    "transposed": lambda m, x: fnp.transpose(x, tuple([int(i) for i in m.rng.permutation(x.ndim)])),
+    "unit": lambda m, x: fnp.expand_dims(x, int(m.rng.integers(0, x.ndim + 1))) if x.ndim < 5 else x,
+    "diagonal": lambda m, x: fnp.diagonal(x) if x.ndim == 2 and x.shape[0] == x.shape[1] else x,
+}
 KINDS = [
     "dot", "dot", "dot", "mul", "mul", "add", "sub", "neg", "square", "twice", "pow", "scaled",
     "divided", "transposed", "outer", "outer", "repeated", "merged", "cut", "unit", "total",
@@ -308,7 +286,10 @@ def magnitudes(program: Program, xs: list[Any]) -> list[Any]:
     values = dict(zip(program.inputs, [np.abs(x) if x.dtype.kind == "f" else x for x in xs], strict=True))
 
     def get(v: Any) -> Any:
-        return values[v] if v in values else reference_literal(v)
+        if v in values:
+            return values[v]
+        value = np.full(v.type.shape, v.value, v.type.dtype)
+        return np.abs(value) if value.dtype.kind == "f" else value
 
     for e in program.equations:
         args = [get(v) for v in e.inputs]
@@ -325,11 +306,6 @@ def magnitudes(program: Program, xs: list[Any]) -> list[Any]:
             o = np.asarray(o)
             values[v] = np.abs(o) if o.dtype.kind == "f" else o
     return [get(v) for v in program.outputs]
-
-
-def reference_literal(v: Any) -> Any:
-    value = np.full(v.type.shape, v.value, v.type.dtype)
-    return np.abs(value) if value.dtype.kind == "f" else value
 
 
 @pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])

@@ -7,6 +7,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans.primitives.reductions import folds as reduction
+from tests.support.closeness import assert_close
 from tests.support.matrices import alternately
 from tests.support.versions import NEWER, NEWEST
 
@@ -56,13 +57,6 @@ def test_rows(kind, dtype):
         np.testing.assert_allclose(found, wanted, rtol=4e-3 if dtype == "float16" else 1e-5)
 
 
-@pytest.mark.parametrize("kind", ["sum", "max", "min"])
-def test_nan_and_infinity_stay(kind):
-    x = np.ones((7, LONG), np.float32)
-    x[3, 5], x[1, 6], x[1, 7], x[6, 7] = np.nan, np.inf, -np.inf, np.nan
-    np.testing.assert_array_equal(folded(kind, (0,))(x), KINDS[kind][1](x, 0))
-
-
 @pytest.mark.parametrize("dtype", alternately(["float32", "float64"]))
 @pytest.mark.parametrize("out", ["", "i", "j"])
 @pytest.mark.parametrize("shape", [(1100, 1001), (1024, 1100)])
@@ -81,17 +75,14 @@ def test_large_matrices_read_against_their_layout(shape, out, dtype):
 
 SMALL_PRODUCTS = {
     "points turned": ("ij,jk->ik", (50, 3), (3, 3)),
-    "turned the other way": ("ij,kj->ki", (3, 3), (50, 3)),
     "stacks": ("bij,bjk->bik", (9, 4, 4), (9, 4, 4)),
     "a stack behind": ("ijb,jkb->ikb", (4, 6, 9), (6, 2, 9)),
-    "a stack between": ("ibj,kjb->bki", (5, 9, 3), (4, 3, 9)),
     "stacks of sevens": ("bij,bjk->bik", (9, 7, 7), (9, 7, 7)),
     "two axes kept": ("aij,jk->kai", (2, 3, 5), (5, 30)),
 }
 OTHER_PRODUCTS = {
     "long sums": ("ij,jk->ik", (50, 7), (7, 3)),
     "stacks with long sums": ("bij,bjk->bik", (9, 8, 8), (9, 8, 8)),
-    "long rows": ("ij,jk->ik", (50, 3), (3, 9)),
     "a vector": ("ij,j->i", (50, 3), (3,)),
     "two sums": ("aij,ija->a", (5, 2, 2), (2, 2, 5)),
     "one term": ("ij,jk->ik", (50, 1), (1, 3)),
@@ -112,14 +103,9 @@ def test_products_of_small_matrices(name, dtype):
     assert found.dtype == dtype
     wanted = np.einsum(spec, x.astype(np.float64), y.astype(np.float64))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if dtype == "float32" else 1e-14)
-
-
-def test_nan_and_infinity_stay_in_small_products():
-    x = np.ones((5, 3), np.float32)
-    x[1, 2], x[2, 0], x[3, 1] = np.nan, np.inf, -np.inf
-    y = np.array([[1, 0, 2], [1, 1, 0], [0, 1, 1]], np.float32)
+    x.flat[0], x.flat[7], y.flat[1] = np.nan, np.inf, 0
     with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(ft.jit(jnp.matmul)(x, y), np.matmul(x, y))
+        assert_close(f(x, y), np.einsum(spec, x, y), 1e-5)
 
 
 @pytest.mark.parametrize("in_axis", [0, 1])
@@ -228,13 +214,16 @@ def test_many_running_sums_are_a_tree(fold):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_short_sums_and_extrema_of_special_numbers(kind):
+def test_folds_of_special_numbers(kind):
     x = np.array([[0, -0.0], [np.nan, 1], [np.inf, -np.inf], [-np.inf, 3], [-0.0, -0.0]], "float32")
     found = folded(kind, (1,))(np.tile(x, (500, 1)))  # XLA's library would lose NaN
     wanted = np.tile(jax.jit(lambda x: getattr(jax.numpy, kind)(x, 1))(x), 500)
     np.testing.assert_array_equal(found, wanted)
     numbers = ~np.isnan(wanted)
     np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(wanted)[numbers])
+    long = np.ones((7, LONG), np.float32)
+    long[3, 5], long[1, 6], long[1, 7], long[6, 7] = np.nan, np.inf, -np.inf, np.nan
+    np.testing.assert_array_equal(folded(kind, (0,))(long), KINDS[kind][1](long, 0))
 
 
 def einsum(spec, **how):
@@ -249,20 +238,16 @@ SQUARES = (50, 3), (3, 3)
 LOWERED = [  # program, shapes of operands, dtype, an operation of StableHLO, whether it is there
     (row_fold("sum", 0), [(8, LONG)], "float32", "reduce", False),
     (row_fold("sum", 0), [(8, 16_000)], "float32", "reduce", True),
-    (row_fold("sum", 0), [(8, LONG)], "int32", "reduce", True),
     (row_fold("sum", 1), [(256, 16)], "float32", "subtract", True),  # out of XLA's library
     (row_fold("sum", 1), [(255, 16)], "float32", "subtract", False),
-    (row_fold("sum", 1), [(300, 17)], "float32", "subtract", False),
     (row_fold("sum", 1), [(5000, 3)], "int32", "subtract", False),
     (row_fold("sum", 0), [(7, 4096)], "float32", "subtract", True),
     (row_fold("sum", 0), [(8, 4096)], "float32", "subtract", not NEWEST),  # sums over a batch
     (row_fold("max", 1), [(600, 8)], "float32", "minimum", True),
     (row_fold("max", 1), [(600, 9)], "float32", "minimum", False),
-    (einsum("ij,ji->"), [(1024, 1100), (1100, 1024)], "float32", "while", True),
     (einsum("ij,ji->"), [(1024, 1000), (1000, 1024)], "float32", "while", False),
     (einsum("ij,ji->"), [(16, 100_000), (100_000, 16)], "float32", "while", False),
     (einsum("ij,jk->ik"), [(1024, 1100), (1100, 1024)], "float32", "while", False),
-    (jnp.matmul, SQUARES, "float32", "dot_general", False),
     (einsum("ij,jk->ik", precision="highest"), SQUARES, "float32", "dot_general", False),
     (einsum("ij,jk->ik", preferred_element_type="float64"), SQUARES, "float32", "dot_general", True),
     *[(jnp.matmul, SQUARES, dtype, "dot_general", True) for dtype in ("float16", "int32", "complex64")],
@@ -359,10 +344,8 @@ def test_columns_of_gradients_are_joined(name):
 
 ROWS = {  # name -> a product, its operands, whether an operand is copied
     "gradient of weights": (lambda x, y: x.T @ y, (32, 256), (32, 128), True),
-    "for the other operand": (lambda x, y: y.T @ x, (32, 128), (32, 256), True),
     "read transposed": (lambda x, y: jnp.transpose(x.T @ y) + 1, (32, 128), (32, 256), True),
     "of stacked rows": (lambda x, y: jnp.einsum("bti,btjk->ijk", x, y), (4, 8, 256), (4, 8, 2, 64), True),
-    "turned": (lambda x, y: jnp.einsum("bti,btjk->jki", x, y), (4, 8, 64), (4, 8, 2, 256), True),
     "mixed axes": (lambda x, y: jnp.einsum("kab,kc->acb", x, y), (64, 2, 32), (64, 256), True),
     "small": (lambda x, y: x.T @ y, (32, 128), (32, 128), False),
     "wide": (lambda x, y: x.T @ y, (32, 256), (32, 256), False),
@@ -473,7 +456,7 @@ def test_constants_divided_by_zero(passes, dtype):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", alternately(["float32", "float64"]))
 def test_samples_of_gamma_are_drawn_at_once(dtype):
     """Also those that are rejected, by the normal number (a = 1: 0.7 %) or the uniform one, and boosted."""
 

@@ -43,6 +43,8 @@ def test_a_healthy_device():
     assert "devices: cpu:0" in text
     assert "all passed" in text
     assert "exact: " in text
+    assert "operations compiled" in text  # of the caches
+    assert "evictions" in text
     assert "\r" not in text  # no progress bar where nobody looks
 
 

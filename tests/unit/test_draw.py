@@ -19,7 +19,6 @@ from benchmarks.models import OURS, transformer_loss, transformer_params
 from functrans import errors, lax
 from functrans.inspect import draw
 from functrans.inspect.draw import of_equations, of_lines, size
-from functrans.inspect.page import asset
 from functrans.ir.program import Program
 from tests.unit.test_explore import shown
 
@@ -149,12 +148,6 @@ def test_html(tmp_path: Path):
     assert "{{" not in html
     assert len(html) < 120_000
     assert "grouped by source line" in long_program().draw(tmp_path / "q.html").read_text()
-
-
-def test_the_layout_s_licence_is_with_it():
-    licence, script = (asset(f"dagre.{end}") for end in ("LICENSE", "min.js"))
-    assert "Permission is hereby granted" in licence
-    assert "license" in script
 
 
 def test_a_notebook_shows_coloured_text():

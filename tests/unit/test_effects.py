@@ -113,21 +113,6 @@ def test_calls_of_the_examples_come_in_their_order():
         assert len(logged) == 40
 
 
-def test_mapped_and_unmapped_operands():
-    def make(L, np, log):
-        def f(x, y, z):
-            L.debug.callback(log, x, y, z, ordered=True)
-            return x
-
-        inner = L.vmap(f, in_axes=(0, None, 1))
-        return L.jit(L.vmap(inner, in_axes=(1, 0, None)))
-
-    shapes = (2, 3), (3,), (4, 2)
-    x, y, z = [np.arange(np.prod(s), dtype="float32").reshape(s) for s in shapes]
-    _, _, logged = both(make, x, y, z)
-    assert len(logged) == 6
-
-
 # --- custom rules ---------------------------------------------------------------------------------
 
 

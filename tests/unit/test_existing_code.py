@@ -72,77 +72,53 @@ Gradient = Callable[..., Any]
 Spelling = Callable[[Gradient], Callable[..., Any]]
 
 
-def by_factor(norm: Callable[[list[Any]], Any]) -> Spelling:
-    """One example's gradient times the factor that its norm asks for."""
+def by_example(clip: Callable[[Any], Any], batch_size: int | None = None) -> Spelling:
+    """The mean of the examples' gradients, each of which is clipped."""
 
     def spelled(gradient):
         def step(params, x, y):
-            def clipped(x, y):
-                grads = gradient(params, x, y)
-                factor = jnp.minimum(1.0, CLIP / norm(jax.tree.leaves(grads)))
-                return jax.tree.map(lambda g: g * factor, grads)
+            def clipped(example):
+                return clip(gradient(params, *example))
 
-            return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
+            if batch_size:
+                made = jax.lax.map(clipped, (x, y), batch_size=batch_size)
+            else:
+                made = jax.vmap(clipped)((x, y))
+            return jax.tree.map(lambda g: g.mean(0), made)
 
         return step
 
     return spelled
 
 
+def by_factor(norm: Callable[[list[Any]], Any], **how: Any) -> Spelling:
+    """One example's gradient times the factor that its norm asks for."""
+
+    def clip(grads):
+        factor = jnp.minimum(1.0, CLIP / norm(jax.tree.leaves(grads)))
+        return jax.tree.map(lambda g: g * factor, grads)
+
+    return by_example(clip, **how)
+
+
 def complex_square(g: Any) -> Any:
     return jnp.square(g.real) + jnp.square(g.imag)
 
 
-def by_choice(gradient: Gradient) -> Callable[..., Any]:
+def chosen(grads: Any) -> Any:
     """The gradient as it is, or scaled."""
-
-    def step(params, x, y):
-        def clipped(x, y):
-            grads = gradient(params, x, y)
-            norm = jnp.sqrt(sum([jnp.sum(complex_square(g)) for g in jax.tree.leaves(grads)]))
-            return jax.tree.map(lambda g: jnp.where(norm < CLIP, g, g / norm * CLIP), grads)
-
-        return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
-
-    return step
+    norm = jnp.sqrt(sum([jnp.sum(complex_square(g)) for g in jax.tree.leaves(grads)]))
+    return jax.tree.map(lambda g: jnp.where(norm < CLIP, g, g / norm * CLIP), grads)
 
 
-def by_cond(gradient: Gradient) -> Callable[..., Any]:
-    def step(params, x, y):
-        def clipped(x, y):
-            g, unravel = jax.flatten_util.ravel_pytree(gradient(params, x, y))
-            norm = jnp.linalg.norm(g)
-            g = jax.lax.cond(norm < CLIP, lambda g: g, lambda g: g * (CLIP / norm), g)
-            return unravel(g)
-
-        return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
-
-    return step
+def branched(grads: Any) -> Any:
+    g, unravel = jax.flatten_util.ravel_pytree(grads)
+    norm = jnp.linalg.norm(g)
+    return unravel(jax.lax.cond(norm < CLIP, lambda g: g, lambda g: g * (CLIP / norm), g))
 
 
-def each_leaf(gradient: Gradient) -> Callable[..., Any]:
-    def step(params, x, y):
-        def clipped(x, y):
-            def of_leaf(g):
-                return g / jnp.maximum(1.0, jnp.linalg.norm(g) / CLIP)
-
-            return jax.tree.map(of_leaf, gradient(params, x, y))
-
-        return jax.tree.map(lambda g: g.mean(0), jax.vmap(clipped)(x, y))
-
-    return step
-
-
-def by_map(gradient: Gradient) -> Callable[..., Any]:
-    def step(params, x, y):
-        def clipped(example):
-            grads = gradient(params, *example)
-            norm = jnp.sqrt(sum([jnp.vdot(g, g) for g in jax.tree.leaves(grads)]))
-            return jax.tree.map(lambda g: g * jnp.minimum(1.0, CLIP / norm), grads)
-
-        return jax.tree.map(lambda g: g.mean(0), jax.lax.map(clipped, (x, y), batch_size=4))
-
-    return step
+def each_leaf(grads: Any) -> Any:
+    return jax.tree.map(lambda g: g / jnp.maximum(1.0, jnp.linalg.norm(g) / CLIP), grads)
 
 
 def as_in_the_searches(way: str) -> Spelling:
@@ -166,11 +142,11 @@ NORMS: dict[str, Callable[[list[Any]], Any]] = {
 }
 SPELLINGS: dict[str, Spelling] = {
     **{name: by_factor(norm) for name, norm in NORMS.items()},
-    "where": by_choice,
-    "cond": by_cond,
-    "each leaf": each_leaf,
+    "where": by_example(chosen),
+    "cond": by_example(branched),
+    "each leaf": by_example(each_leaf),
     "einsum": as_in_the_searches("by_einsum"),
-    "lax.map": by_map,
+    "lax.map": by_factor(NORMS["vdot"], batch_size=4),
     "scan": as_in_the_searches("scanned"),
 }
 
@@ -249,26 +225,8 @@ def test_numbers_that_are_none(name):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_narrow_gradients_with_wide_norms():
-    """Gradients in bfloat16, norms and sums in float32."""
-
-    def step(params, x, y):
-        narrow = jax.tree.map(lambda v: v.astype("bfloat16"), (params, x))
-        grads = jax.vmap(jax.grad(loss), (None, 0, 0))(*narrow, y)
-        grads = jax.tree.map(lambda g: g.astype("float32"), grads)
-        squares = [jnp.sum(g**2, axis=range(1, g.ndim)) for g in jax.tree.leaves(grads)]
-        c = jnp.minimum(1.0, CLIP / jnp.sqrt(sum(squares)))
-        return jax.tree.map(lambda g: jnp.einsum("b...,b->...", g, c), grads)
-
-    args = dense("float32")
-    _, made = optimized(step, args)
-    assert largest(made) <= WIDTH * WIDTH
-    peer = jax.jit(step)(*args)
-    agree(ft.jit(step)(*args), peer, 2e-2)
-
-
 def test_library_steps():
-    """optax's clipping of haiku's and flax's models."""
+    """optax's clipping, of a batch of gradients and of one example's."""
     optax = extras.library("optax")
 
     def by_optax(gradient):
@@ -280,42 +238,11 @@ def test_library_steps():
 
         return step
 
-    def aggregated(gradient):
-        aggregate = optax.contrib.differentially_private_aggregate(CLIP, 0.1, jax.random.key(0))
-
-        def step(params, x, y):
-            grads = jax.vmap(gradient, (None, 0, 0))(params, x, y)
-            return aggregate.update(grads, aggregate.init(params))[0]
-
-        return step
-
-    def clipped(gradient):
-        clip = optax.clip_by_global_norm(CLIP)
-
-        def step(params, x, y):
-            def one(x, y):
-                return clip.update(gradient(params, x, y), clip.init(params))[0]
-
-            return jax.tree.map(lambda g: g.mean(0), jax.vmap(one)(x, y))
-
-        return step
-
-    for spelled in (by_optax, aggregated, clipped, by_factor(optax.tree.norm)):
+    clip = optax.clip_by_global_norm(CLIP)
+    clipped = by_example(lambda grads: clip.update(grads, clip.init(grads))[0])
+    for spelled in (by_optax, clipped, by_factor(optax.tree.norm)):
         step = spelled(jax.grad(loss))
         args = dense("float32")
         _, made = optimized(step, args)
         assert largest(made) <= WIDTH * WIDTH, spelled
         agree(ft.jit(step)(*args), jax.jit(step)(*args), 1e-5)
-
-
-def test_models_of_libraries():
-    nn = extras.library("flax.linen")
-    x, y = normal(BATCH, WIDTH).astype("float32"), np.arange(BATCH, dtype="int32") % 4
-    net = nn.Sequential([nn.Dense(WIDTH), nn.relu, nn.Dense(4)])
-    params = net.init(jax.random.key(0), x[0])
-
-    def of_example(params, x, y):
-        return -jax.nn.log_softmax(net.apply(params, x))[y]
-
-    _, optimal = optimized(by_factor(NORMS["vdot"])(jax.grad(of_example)), (params, x, y))
-    assert largest(optimal) <= WIDTH * WIDTH

@@ -47,39 +47,24 @@ def gradient(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return explore(ft.grad(loss), tmp_path_factory.mktemp("explore") / "page.html")(W, X)
 
 
-def test_the_stages(gradient: Path):
-    stages, _, _ = read(gradient)
+def test_lines_and_costs_in_all_stages(gradient: Path):
+    stages, data, _ = read(gradient)
     assert list(stages) == ["source", "traced", "differentiated", "optimized", "StableHLO"]
-    assert any("= tanh " in line for line in stages["traced"]["text"])
     assert any("stablehlo.tanh" in line for line in stages["StableHLO"]["text"])
     assert not any("loc(" in line for line in stages["StableHLO"]["text"])
-
-
-def test_a_line_is_the_same_in_all_stages(gradient: Path):
-    stages, data, _ = read(gradient)
     line = loss.__code__.co_firstlineno + 1
     number = data["places"].index(f"test_explore.py:{line}")
     for name, stage in stages.items():
         rows = [t for t, s in zip(stage["text"], stage["source"], strict=True) if s == number]
         assert any("tanh" in row for row in rows), name
         assert all("reduce_sum" not in row for row in rows), name
-
-
-def test_backward_equations_say_so(gradient: Path):
-    stages, data, _ = read(gradient)
     hows = {data["hows"][i] for i in stages["differentiated"]["how"]}
     assert any(how.startswith("transpose of") for how in hows)
     assert {data["hows"][i] for i in stages["traced"]["how"]} == {""}
-
-
-def test_costs(gradient: Path):
-    stages, _, _ = read(gradient)
-    traced = stages["traced"]
-    at = next(i for i, t in enumerate(traced["text"]) if "dot_general" in t)
-    assert traced["flops"][at] == 2 * 4 * 3 * 2
-    source = stages["source"]
-    at = next(i for i, t in enumerate(source["text"]) if "jnp.tanh" in t)
-    assert source["flops"][at] > 2 * 4 * 3 * 2  # forward and backward
+    product, both = 2 * 4 * 3 * 2, [("traced", "dot_general"), ("source", "jnp.tanh")]
+    flops = [stages[n]["flops"][next(i for i, t in enumerate(stages[n]["text"]) if w in t)] for n, w in both]
+    assert flops[0] == product
+    assert flops[1] > product  # forward and backward
 
 
 def test_it_stands_alone(gradient: Path):
@@ -131,12 +116,36 @@ def nested(params: Any, x: Any) -> Any:
     return x @ params["w"][0] @ params["w"][1]
 
 
-def test_what_is_traced_is_not_guessed_below_vmap(tmp_path: Path):
-    mapped = ft.vmap(ft.grad(loss), (None, 0))
-    stages, _, _ = read(explore(mapped, tmp_path / "p.html")(W, X[None]))
-    assert list(stages) == ["source", "differentiated and batched", "optimized", "StableHLO"]
-    stages, _, _ = read(explore(ft.jit(loss), tmp_path / "q.html")(W, X))
-    assert list(stages) == ["source", "traced", "optimized", "StableHLO"]
+def power(x: Any, n: int, mode: str = "sum") -> Any:
+    return getattr(x**n, mode)()
+
+
+MAPPED = ft.vmap(ft.grad(loss), (None, 0))
+TRACED = ["source", "traced", "optimized", "StableHLO"]
+MORE = {  # a function, arguments, the names of the stages
+    "vmap": (
+        ft.vmap(ft.grad(loss), (None, 0)),
+        (W, X[None]),
+        ["source", "differentiated and batched", *TRACED[2:]],
+    ),
+    "jit": (ft.jit(loss), (W, X), TRACED),
+    "a program": (ft.make_ir(loss)(W, X), (W, X), TRACED),
+    "static arguments": (ft.jit(power, static_argnames=("n", "mode")), (X, 3, "prod"), TRACED),
+    "of a derivative": (
+        ft.jit(ft.grad(power), static_argnums=1),
+        (X, 3),
+        ["source", "traced", "differentiated", *TRACED[2:]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_which_stages_there_are(name: str, tmp_path: Path):
+    """Below vmap, what is traced is not guessed."""
+    f, args, expected = MORE[name]
+    made, _, _ = read(explore(f, tmp_path / "p.html")(*args))
+    assert list(made) == expected
+    assert any("reduce_prod" in line for line in made["optimized"]["text"]) == (name == "static arguments")
 
 
 def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
@@ -145,20 +154,6 @@ def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
     assert optimized.name == "optimized"
     rows = [row[0] for row in optimized.rows][1:]
     assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
-
-
-def test_a_program(tmp_path: Path):
-    made, _, _ = read(explore(ft.make_ir(loss)(W, X), tmp_path / "p.html")(W, X))
-    assert list(made) == ["source", "traced", "optimized", "StableHLO"]
-
-
-def test_static_arguments_of_a_jitted_function(tmp_path: Path):
-    power = ft.jit(lambda x, n, mode="sum": getattr(x**n, mode)(), static_argnames=("n", "mode"))
-    made, _, _ = read(explore(power, tmp_path / "p.html")(X, 3, mode="prod"))
-    assert any("reduce_prod" in line for line in made["optimized"]["text"])
-    slope = ft.jit(ft.grad(lambda x, n: jnp.sum(x**n)), static_argnums=1)
-    names = [s.name for s in stages(slope, (X, 3), {})[0]]
-    assert names == ["source", "traced", "differentiated", "optimized", "StableHLO"]
 
 
 # --- in a browser ---------------------------------------------------------------------------------

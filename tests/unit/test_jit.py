@@ -6,13 +6,12 @@ import functools
 import gc
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 import functrans as ft
 import functrans.numpy as fnp
@@ -32,19 +31,6 @@ def assert_same(ours: Any, theirs: Any) -> None:
     assert [y.weak_type for y in left[0]] == [y.weak_type for y in right[0]]
 
 
-class Counted:
-    """A function that counts how often Python runs it."""
-
-    def __init__(self, fun: Callable[..., Any]):
-        self.fun = fun
-        self.runs = 0
-        functools.update_wrapper(self, fun)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.runs += 1
-        return self.fun(*args, **kwargs)
-
-
 # --- what is passed and returned ------------------------------------------------------------------
 
 
@@ -57,14 +43,6 @@ class Model:
 
     def double(self, x: Any) -> Any:
         return self(x) * 2
-
-    @staticmethod
-    def half(x: Any) -> Any:
-        return x / 2
-
-    @classmethod
-    def made(cls, x: Any) -> Any:
-        return cls(3.0)(x)
 
 
 def with_defaults(x, scale=2.0, *, shift=1.0):
@@ -88,39 +66,16 @@ SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
         {"a": [X, {"b": Y}], "n": None}
     ),
     "method": lambda L, np: L.jit(Model(3.0).double)(X),
-    "static method": lambda L, np: L.jit(Model.half)(X),
-    "class method": lambda L, np: L.jit(Model.made)(X),
     "callable object": lambda L, np: L.jit(Model(3.0))(X),
     "partial": lambda L, np: L.jit(functools.partial(with_defaults, scale=4.0))(X),
     "partial, positional": lambda L, np: L.jit(functools.partial(with_defaults, X))(4.0),
     "library function": lambda L, np: L.jit(np.sin)(X),
-    "jit of jit": lambda L, np: L.jit(L.jit(L.jit(lambda x: x * 2)))(X),
-    "jit of grad": lambda L, np: L.jit(L.grad(lambda x: np.sum(x * x)))(X),
-    "NumPy scalars": lambda L, np: L.jit(lambda a, b: (a * 2, b * 2))(X[0], X.dtype.type(3)),
-    "bool": lambda L, np: L.jit(lambda a: (a, np.where(a, 1, 2)))(True),
-    "complex": lambda L, np: L.jit(lambda a: a * 2)(1.0 + 2j),
     "decorator": lambda L, np: L.jit(static_argnames="n")(lambda x, n: x * n)(X, n=3),
-    # static
-    "static_argnums=1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(X, "abc"),
     "static_argnums=(0, 2)": lambda L, np: L.jit(lambda f, x, n: f(x) * n, static_argnums=(0, 2))(
         np.sin, X, 3
     ),
-    "static_argnums=-1": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=-1)(X, (1, 2)),
-    "static_argnums by name": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnums=1)(X, n="abc"),
-    "static_argnames": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames="n")(X, n="ab"),
-    "static_argnames by position": lambda L, np: L.jit(lambda x, n: x * len(n), static_argnames=("n",))(
-        X, "ab"
-    ),
-    "static keyword only": lambda L, np: L.jit(lambda x, *, n: x * len(n), static_argnames="n")(X, n="ab"),
-    "static with a default": lambda L, np: L.jit(lambda x, n="abc": x * len(n), static_argnames="n")(X),
     "static shape": lambda L, np: L.jit(lambda shape: np.zeros(shape), static_argnums=0)((2, 3)),
-    "static axis inside": lambda L, np: L.jit(
-        lambda y: L.jit(lambda x, axis: np.sum(x, axis), static_argnums=1)(y, 0)
-    )(X),
-    # other options
-    "donate_argnums": lambda L, np: L.jit(lambda x, y: x + y, donate_argnums=0)(jnp.asarray(X), Y),
     "keep_unused": lambda L, np: L.jit(lambda x, y: y, keep_unused=True)(X, Y),
-    "inline": lambda L, np: L.jit(lambda x: L.jit(lambda y: y * 2, inline=True)(x))(X),
     "compiler_options": lambda L, np: L.jit(
         lambda x: x * 2, compiler_options={"xla_cpu_enable_fast_math": False}
     )(X),
@@ -133,25 +88,9 @@ def test_calls(name: str):
     assert_same(build(ft, fnp), build(jax, jnp))
 
 
-def test_it_looks_like_the_function():
-    f = ft.jit(with_defaults)
-    assert f.__name__ == "with_defaults"
-    assert f.__doc__ == "Scale and shift."
-    assert f.__wrapped__ is with_defaults
-
-
 def test_a_jitted_method_binds_its_object():
-    @jax.tree_util.register_pytree_node_class
-    class Layer:
-        def __init__(self, w: Any):
-            self.w = w
-
-        def tree_flatten(self) -> tuple:
-            return (self.w,), None
-
-        @classmethod
-        def tree_unflatten(cls, _: Any, children: Any) -> Layer:
-            return cls(*children)
+    class Layer(NamedTuple):
+        w: Any
 
         @ft.jit
         def apply(self, x: Any) -> Any:
@@ -164,14 +103,14 @@ def test_a_jitted_method_binds_its_object():
 
 
 def test_clear_caches():
-    counted = Counted(lambda x: x * 2)
-    f = ft.jit(counted)
+    traces = []
+    f = ft.jit(lambda x: traces.append(x) or x * 2)
     f(X), ft.vmap(f)(X)
-    runs = counted.runs
+    count = len(traces)
     ft.clear_caches()
     assert_close(f(X), X * 2)
     assert_close(ft.vmap(f)(X), X * 2)
-    assert counted.runs == 2 * runs
+    assert len(traces) == 2 * count
     assert_close(fnp.sin(X), np.sin(X))
 
 
@@ -183,21 +122,6 @@ def test_donation_inside_a_transformation_keeps_the_buffer():
     x = jnp.asarray(X) + 0
     ft.grad(f)(x)
     assert not x.is_deleted()
-
-
-def test_shardings():
-    mesh = Mesh(np.array(jax.devices()[:1]), ("i",))
-    rows = NamedSharding(mesh, PartitionSpec("i"))
-    whole = NamedSharding(mesh, PartitionSpec())
-    f = ft.jit(lambda x, y: (x + y, x * 2), in_shardings=(rows, whole), out_shardings=(whole, rows))
-    a, b = f(X, Y)
-    assert_close((a, b), (X + Y, X * 2))
-    assert a.sharding.is_equivalent_to(whole, 1)
-    assert b.sharding.is_equivalent_to(rows, 1)
-    text = f.lower(X, Y).as_text()
-    assert "sharding" in text
-    one = SingleDeviceSharding(jax.devices()[0])
-    assert ft.jit(lambda x: x * 2, out_shardings=one)(X).sharding == one
 
 
 def test_device():
@@ -233,14 +157,6 @@ def test_ahead_of_time():
         compiled(X[:2], Y[:2])
 
 
-def test_lowering_for_another_platform():
-    f = ft.jit(lambda x: fnp.sin(x) * 2)
-    text = f.trace(X).lower(lowering_platforms=("tpu",)).as_text()
-    assert "stablehlo.sine" in text
-    text = f.trace(X).lower(lowering_platforms=("cpu", "cuda")).as_text()
-    assert "stablehlo.sine" in text
-
-
 def test_a_nested_function_is_emitted_once():
     inner = ft.jit(lambda x: fnp.sin(x) * 2)
 
@@ -253,23 +169,6 @@ def test_a_nested_function_is_emitted_once():
 
 
 # --- eval_shape, make_ir --------------------------------------------------------------------------
-
-SHAPES: dict[str, Callable[[Any, Any], Any]] = {
-    "array": lambda L, np: L.eval_shape(lambda x: np.outer(x, x), X),
-    "struct": lambda L, np: L.eval_shape(lambda x: {"y": x @ x}, jax.ShapeDtypeStruct((3, 3), "float32")),
-    "pytree": lambda L, np: L.eval_shape(lambda p, *, k: (p["a"] * k, None, 2), {"a": X}, k=3),
-    "grad": lambda L, np: L.eval_shape(L.grad(lambda x: np.sum(x)), X),
-    "vmap": lambda L, np: L.eval_shape(L.vmap(lambda x: x > 0), X),
-    "jit": lambda L, np: L.jit(lambda x, y: (x, y * 2)).eval_shape(X, 1),
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_eval_shape(name: str):
-    ours, theirs = SHAPES[name](ft, fnp), SHAPES[name](jax, jnp)
-    assert jax.tree_util.tree_structure(ours) == jax.tree_util.tree_structure(theirs)
-    for x, y in zip(*map(jax.tree_util.tree_leaves, (ours, theirs)), strict=True):
-        assert (x.shape, x.dtype, x.weak_type) == (y.shape, y.dtype, y.weak_type)
 
 
 def test_eval_shape_computes_nothing():
@@ -284,17 +183,6 @@ def test_make_ir_takes_static_arguments():
 
 
 # --- misuse ---------------------------------------------------------------------------------------
-
-
-def test_the_switch_of_jax_runs_python():
-    def f(x):
-        return fnp.sum(fnp.sin(x)) if float(x[0]) > 0 else x
-
-    with jax.disable_jit():
-        assert_close(ft.jit(f)(jnp.ones(3)), np.sum(np.sin(np.ones(3, "float32"))))
-        assert_close(ft.grad(f)(jnp.ones(3)), np.cos(np.ones(3, "float32")))
-    with pytest.raises(ft.errors.AbstractValueError):
-        ft.jit(f)(jnp.ones(3))
 
 
 def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():

@@ -39,17 +39,13 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", DRAWS)
 def test_bits_are_jax_s(name: str):
     draw = DRAWS[name]
-
     assert (ft.jit(drawn(draw))(KEY) == jax.jit(drawn(draw))(KEY)).all()
 
 
 @pytest.mark.parametrize("name", ["3 keys", "floats"])
-def test_bits_of_many_keys(name: str):
+def test_bits_of_many_keys_and_of_64_bits(name: str):
     keys, draw = jax.random.split(KEY, 3), DRAWS[name]
     assert (ft.jit(ft.vmap(drawn(draw)))(keys) == jax.vmap(drawn(draw))(keys)).all()
-
-
-def test_64_bits():
     with jax.enable_x64(True):
         f = drawn(lambda key: jax.random.bits(key, (5,), "uint64"))
         assert (ft.jit(f)(KEY) == jax.jit(f)(KEY)).all()

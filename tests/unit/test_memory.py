@@ -174,7 +174,7 @@ def test_each_reader_of_a_large_repeated_array_makes_its_own():
 
 ONCE = cases("functrans")
 # so many steps in the default run: a step of the first kind takes fractions of a millisecond
-STEPS = {PLAIN: 40, COMPILED: 8}
+STEPS = {PLAIN: 20, COMPILED: 8}
 
 
 def programs() -> int:

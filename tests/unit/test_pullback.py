@@ -104,13 +104,3 @@ def test_under_other_transformations():
     assert float(ft.grad(slope)(2.0)) == 12.0
     np.testing.assert_allclose(ft.vmap(slope)(X), 3 * X**2)
     np.testing.assert_allclose(lax.map(ft.jit(slope), X), 3 * X**2)
-
-
-def test_annotations_name_traced_values_too():
-    assert isinstance(X, ft.typing.ArrayLike)
-    assert isinstance(2.0, ft.typing.ArrayLike)
-    assert not isinstance("text", ft.typing.ArrayLike)
-    known = []
-    ft.jit(lambda x: known.append(isinstance(x, ft.typing.ArrayLike)))(X)
-    assert known == [True]
-    assert ft.typing.DTypeLike == jax.typing.DTypeLike

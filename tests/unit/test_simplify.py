@@ -8,9 +8,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans.backends import reference
-from functrans.ir import check, parse
-from tests.unit.rewriting import body, rewritten
+from tests.unit.rewriting import body
 
 pytestmark = pytest.mark.smoke
 
@@ -79,53 +77,3 @@ def test_jit_makes_weighted_sums_products_behind_contract_and_not_where_rounding
     assert "HIGHEST" not in str(exact)
     expected = jax.jit(lambda *a: clipped(*a, np_=jax.numpy, grad=jax.grad, vmap=jax.vmap))(w, x, y)
     np.testing.assert_allclose(ft.jit(clipped)(w, x, y), expected, rtol=2e-5, atol=1e-6)
-
-
-# --- choices --------------------------------------------------------------------------------------
-
-CHOICE = """program (x: f32[2,8], d: f32[2,8], n: f32[2], c: bool[2]) {{
-  g: f32[2,8,8] = dot_general["ij,ik->ijk"] d x
-  w: bool[2,8,8] = broadcast_in_dim[shape=(2, 8, 8), dimensions=({axis},)] c
-  r: f32[2,8,8] = broadcast_in_dim[shape=(2, 8, 8), dimensions=(0,)] n
-  s: f32[2,8,8] = div g r
-  t: f32[2,8,8] = mul s 0.5:f32[2,8,8]
-  e: f32[2,8,8] = select_n w {cases}
-  return e
-}}"""
-
-
-@pytest.mark.parametrize("cases", ["t g", "g t", "s t", "t s"])
-def test_a_choice_between_multiples_is_a_multiple(cases):
-    program = parse(CHOICE.format(axis=0, cases=cases))
-    made = ft.passes.simplify(program)
-    check(made)
-    selects = [e for e in made.equations if e.primitive.name == "select_n"]
-    assert selects
-    assert all([e.outputs[0].type.shape == (2,) for e in selects])
-    rng = np.random.default_rng(0)
-    x, d = rng.normal(size=(2, 2, 8)).astype("float32")
-    for n in ([3.0, 0.0], [np.nan, 2.0], [np.inf, 0.0]):
-        for c in ([True, False], [False, True]):
-            args = [x, d, np.array(n, "float32"), np.array(c)]
-            with np.errstate(all="ignore"):
-                a, b = (reference.run(p, args)[0] for p in (made, program))
-            np.testing.assert_array_equal(a, b)  # not a bit differs
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        CHOICE.format(axis=1, cases="t g").replace("c: bool[2]", "c: bool[8]"),
-        CHOICE.format(axis=0, cases="t r"),
-        CHOICE.format(axis=0, cases="t g").replace("f32", "c64").replace("0.5:", "0.5+1.0j:"),
-    ],
-)
-def test_other_choices_stay(text):
-    made = rewritten("simplify", text)
-    selects = [e for e in made.equations if e.primitive.name == "select_n"]
-    assert [e.outputs[0].type.shape for e in selects] == [(2, 8, 8)]
-
-
-def test_choices_stay_where_roundings_must():
-    program = parse(CHOICE.format(axis=0, cases="t g"))
-    assert ft.passes.simplify(program, exact=True) is program

@@ -73,17 +73,6 @@ def test_arguments_by_their_paths():
     assert "the arguments of this program have no names" in seen
 
 
-def test_the_names_of_the_users_code():
-    def cell(h, x):
-        h = jnp.tanh(h * x)  # the carry is `h` in the text too
-        return h, h[0] - h
-
-    commands = ["b sub", "c", "c", "print h"]
-    _, seen = walk(lambda xs: lax.scan(cell, jnp.zeros(2) + 1.0, xs), X, commands=commands)
-    after = seen.rpartition("(step) print h\n")[2]
-    assert re.search(r"^h, which is \w+ here, = f32\[2\] \[0\.909", after, re.MULTILINE)
-
-
 def test_breakpoints_where_nothing_stands():
     _, seen = walk(f, X, commands=["b 1", "b other.py:3", "b matmul", "b sin"])
     for at in ("1", "other.py:3", "matmul"):
@@ -203,21 +192,6 @@ def test_typed_commands_repeat_and_end():
 # --- without jit ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of", [lambda f: f, ft.jit])
-def test_results_keep_their_weak_types(of):
-    def counted(x, strong):
-        steps = lax.while_loop(lambda i: i < 3, lambda i: i + 1, 0)
-        return x * 2, strong * 2, steps, 1.0, lax.scan(lambda c, v: (c + 1, c), 0, strong)
-
-    counted = of(counted)
-    out, _ = walk(counted, 2.0, X, commands=[])
-    wanted = ft.jit(counted)(2.0, X)
-    assert ft.tree.structure(out) == ft.tree.structure(wanted)
-    for mine, other in zip(ft.tree.leaves(out), ft.tree.leaves(wanted), strict=True):
-        assert (mine.dtype, mine.weak_type) == (other.dtype, other.weak_type)
-        np.testing.assert_array_equal(mine, other)
-
-
 def test_python_runs_as_it_is_written():
     seen = []
 
@@ -265,21 +239,6 @@ def test_loops_and_branches_are_python(reverse):
     for mine, other in zip(jax.tree.leaves(plain), jax.tree.leaves(usual), strict=True):
         np.testing.assert_array_equal(mine, other)
         assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
-
-
-def test_derivatives_and_vmap_without_jit():
-    def h(x):
-        c, ys = lax.scan(lambda c, x: (jnp.sin(c) + x, c * x), x[0], x)
-        return lax.cond(c > 0, lambda: jnp.sum(ys), lambda: c)
-
-    expected = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
-    with ft.disable_jit():
-        found = ft.grad(h)(X), ft.vmap(h)(np.stack([X, -X]))
-        empty = lax.scan(lambda c, x: (c, x), 1.0, jnp.zeros((0, 2)))
-    for mine, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-6)
-    assert empty[1].shape == (0, 2)
-    assert ft.debug.disable_jit is ft.disable_jit
 
 
 def test_functions_of_several_operations_without_jit():

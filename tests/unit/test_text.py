@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import jax
 import numpy as np
 import pytest
@@ -46,18 +44,6 @@ def round_trip(program: Program, text: str | None = None) -> Program:
 
 
 # --- the text -------------------------------------------------------------------------------------
-
-
-def test_a_straight_line():
-    assert show(ft.make_ir(loss)(W, X)) == (
-        """\
-program loss (a: f32[4,3], b: f32[3]) {
-  c: f32[4] = dot_general["ij,j->i"] a b
-  d: f32[4] = sin c
-  e: f32[] = reduce_sum[axes=(0,)] d
-  return e
-}"""
-    )
 
 
 def test_weak_types_literals_and_several_results():
@@ -222,9 +208,10 @@ def test_every_small_constant_comes_back(data, name):
             st.just(ArrayType((), dtype_named("key<fry>"))),
         ),
         lambda inner: st.lists(inner, max_size=3).map(tuple),
+        max_leaves=10,
     )
 )
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_every_parameter_comes_back(value):
     x, y = Var(F3), Var(F3)
     program = Program((x,), (Equation(P["sin"], (x,), (y,), {"anything": value}),), (y,))
@@ -275,20 +262,7 @@ def test_names_go_on_after_z_and_leave_out_numbers():
     assert " nan: " not in text
 
 
-@pytest.mark.sweep
-def test_fifty_thousand_equations_and_a_deep_nest_take_seconds():
-    def chain(x):
-        for i in range(25_000):
-            x = P["mul"](P["sin"](x), float(i))
-        return x
-
-    program = ft.make_ir(chain)(X)
-    assert len(program.equations) == 50_000
-    start = time.perf_counter()
-    again = check(parse(show(program)))
-    assert time.perf_counter() - start < 60
-    assert equal(again, program)
-
+def test_a_deep_nest():
     nest = parse("program (x: f32[3]) { y: f32[3] = sin x; return y }")
     for _ in range(600):  # deeper than recursion could go
         x, y = Var(F3), Var(F3)
@@ -342,28 +316,6 @@ def test_nothing_is_evaluated():
 
 
 # --- equality -------------------------------------------------------------------------------------
-
-ONE = "program (x: f32[3]) { y: f32[3] = sin x; z: f32[3] = mul y 2.0:f32[3]; return z }"
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        ONE.replace("sin", "cos"),
-        ONE.replace("2.0", "-2.0"),
-        ONE.replace("f32[3]", "f32[4]"),
-        ONE.replace("(x: f32", "(x: ~f32"),
-        ONE.replace("mul y", "mul x"),
-        ONE.replace("return z", "return y"),
-        ONE.replace("return z", "return z, z"),
-        ONE.replace("(x: f32[3])", "(x: f32[3], w: f32[3])"),
-        ONE.replace("sin x", "sin[a=1] x"),
-        ONE.replace("z: f32[3] =", "w: f32[3] = sin y; z: f32[3] ="),
-    ],
-)
-def test_programs_that_differ(other):
-    assert not equal(parse(ONE), parse(other))
-    assert not equal(parse(other), parse(ONE))
 
 
 def test_numbers_that_differ():

@@ -14,30 +14,15 @@ _ROOT = Path(__file__).parents[2]
 
 def said(path: Path) -> dict[int, set[str]]:
     """What mypy says of each line, in the words of the comments of `typed_user.py`."""
-    out, problem, _ = api.run(
-        [
-            "--config-file",
-            str(_ROOT / "pyproject.toml"),
-            "--no-warn-unused-configs",
-            "--hide-error-context",
-            "--cache-dir",
-            str(_ROOT / ".mypy_cache"),
-            str(path),
-        ]
-    )
+    settings = f"--config-file {_ROOT}/pyproject.toml --cache-dir {_ROOT}/.mypy_cache"
+    shown = "--no-warn-unused-configs --hide-error-context"
+    out, problem, _ = api.run([*f"{settings} {shown}".split(), str(path)])
     assert not problem, problem
     found: dict[int, set[str]] = {}
-    for line in out.splitlines():
-        where, _, text = line.partition(": ")
-        if not where.startswith(str(path)) and not where.startswith(str(path.relative_to(_ROOT))):
-            continue
-        revealed = re.search(r'Revealed type is "(.*)"', text)
-        code = re.search(r"\[([\w-]+)\]$", text)
-        if revealed:
-            of_type = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", revealed[1])
-            found.setdefault(int(where.split(":")[1]), set()).add(f"is {of_type}")
-        elif code and text.startswith("error"):
-            found.setdefault(int(where.split(":")[1]), set()).add(f"wrong: {code[1]}")
+    told = rf'^\S*{path.name}:(\d+): (?:note: Revealed type is "(.*)"|error: .*\[([\w-]+)\])$'
+    for line, revealed, code in re.findall(told, out, re.MULTILINE):
+        of_type = re.sub(r"\b(?:\w+\.)+(\w+)", r"\1", revealed)
+        found.setdefault(int(line), set()).add(f"wrong: {code}" if code else f"is {of_type}")
     return found
 
 

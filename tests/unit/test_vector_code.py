@@ -26,22 +26,8 @@ SCALES = {
     "arctan": (0.1, 3, 1e9),
 }
 EXCEPTIONAL = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    0.5,
-    -0.5,
-    np.inf,
-    -np.inf,
-    np.nan,
-    3e38,
-    -2e38,
-    1e-37,
-    -1e-37,
-    1e10,
-    2.0,
-]
+    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, np.inf, -np.inf, np.nan, 3e38, -2e38, 1e-37, -1e-37, 1e10, 2.0
+]  # fmt: skip
 
 
 def numbers(name, scale, dtype, seed=0):
