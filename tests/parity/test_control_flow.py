@@ -35,27 +35,9 @@ def rnn_reversed(ft, lax, np_, w, x):
     return carry[1].sum() + (ys["out"] ** 3).sum()
 
 
-def counted_unrolled(ft, lax, np_, w, x):
-    return lax.fori_loop(0, 5, lambda i, v: v * x[i % 4] + w[0], x[1], unroll=3).sum()
-
-
-def chosen(ft, lax, np_, w, x):
-    y = lax.cond(
-        x[0, 0] > 0,
-        lambda v: {"a": np_.sin(v) * w[0], "b": v.sum()},
-        lambda v: {"a": v * v * v, "b": w.sum() * 1.0},
-        x[1],
-    )
-    return (y["a"] ** 2).sum() * y["b"]
-
-
 def switched(ft, lax, np_, w, x):
     fs = [lambda v: v @ w, lambda v: np_.exp(v) + w[1], lambda v: v]
     return sum((lax.switch(i, fs, x[i]) ** 2).sum() * (i + 1) for i in range(4))
-
-
-def mapped_in_batches(ft, lax, np_, w, x):
-    return (lax.map(lambda r: np_.sin(w @ r), x, batch_size=3) ** 2).sum()
 
 
 def associated(ft, lax, np_, w, x):
@@ -81,7 +63,7 @@ def updated_in_place(ft, lax, np_, w, x):
     return (lax.fori_loop(1, 4, body, x[:, 0]) ** 2).sum()
 
 
-PROGRAMS = [rnn_reversed, counted_unrolled, chosen, switched, mapped_in_batches, associated, updated_in_place]
+PROGRAMS = [rnn_reversed, switched, associated, updated_in_place]
 
 
 TRANSFORMED = {

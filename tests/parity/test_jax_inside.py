@@ -25,7 +25,6 @@ from tests.support.tables import TABLES, functions
 pytestmark = pytest.mark.smoke
 
 X = J.arange(1.0, 7.0).reshape(2, 3) / 4
-KEY = jax.random.key(3)
 
 
 @jax.custom_jvp
@@ -167,16 +166,6 @@ def test_closure_convert_makes_arguments_of_traced_values():
     want = jax.jit(jax.grad(solved))(x)
     for found in (ft.jit(jax.grad(solved))(x), ft.grad(solved)(x), ft.grad(ft.jit(solved))(x)):
         np.testing.assert_allclose(found, want, rtol=1e-5)
-
-
-def test_a_rule_may_look_at_values_where_there_are_some():
-    @jax.custom_jvp
-    def f(x):
-        return x * 2 if x > 0 else x
-
-    f.defjvp(lambda p, t: (f(p[0]), t[0] * (7.0 if p[0] > 0 else 1.0)))
-    assert float(ft.grad(f)(1.0)) == 7.0
-    assert float(ft.grad(f)(-1.0)) == 1.0
 
 
 def test_un_jitted_gradients_of_jnp_code_see_values():

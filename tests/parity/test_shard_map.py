@@ -185,23 +185,6 @@ else:
                 run(ft.shard_map(lambda x: x * 2, **how))(X)
         same(ft.jit(ft.shard_map(lambda x: x, **how, check_vma=False))(X), X[:4])
 
-    def test_one_of_jax_s_is_an_operation_of_its_own():
-        """By from_jax: the devices of its mesh are those of the program that holds it."""
-
-        def f(x):
-            def part(x):
-                return jax.lax.psum(jax_numpy.tanh(x).sum(), "i") * x * jax.lax.axis_index("i")
-
-            return jax.shard_map(part, mesh=mesh(), in_specs=P("i"), out_specs=P("i"))(x)
-
-        def every(m, f):
-            return m.jit(lambda x: (f(x), m.grad(loss(f))(x), m.vmap(f)(m.numpy.stack([x, x / 2]))))
-
-        ours, want = ft.interop.from_jax(f), every(jax, f)(X)
-        same(every(ft, ours)(X), want)
-        for found in (ours(X), *ft.interpret(ft.make_ir(ours)(X), X)):
-            same(found, want[0])
-
     def test_misuse():
         def call(f=lambda x: x, **how):
             ft.jit(ft.shard_map(f, **{"mesh": mesh(), "in_specs": P("i"), "out_specs": P("i")} | how))(X)
@@ -282,13 +265,6 @@ else:
             assert a.sharding.is_equivalent_to(b.sharding, 2)
         with pytest.raises(ValueError, match="out_shardings"):
             ft.jit(lambda x: library.jit(jax_numpy.sin, out_shardings=(places, places))(x))(X)
-
-    def test_spmd_axis_name_lays_the_batch_out():
-        sharding = jax.sharding.NamedSharding(mesh(), P("j"))
-        f = ft.vmap(lambda x: lax.with_sharding_constraint(x * 2, sharding), spmd_axis_name="i")
-        got = ft.jit(f)(X)
-        assert got.sharding.is_equivalent_to(jax.sharding.NamedSharding(mesh(), P("i", "j")), 2)
-        same(got, X * 2)
 
     @pytest.mark.parametrize("axes", [{"i", "j"}, {"i"}])
     def test_of_constants(axes):

@@ -26,24 +26,6 @@ X = rng.normal(size=(3, 3))
 # --- solvers, over JAX's names --------------------------------------------------------------------
 
 
-def conjugate_gradients(lax, np_):
-    def solve(matvec, b):
-        def go_on(c):
-            return (c[3] > 1e-24) & (c[4] < 20)
-
-        def step(c):
-            x, r, p, rr, i = c
-            ap = matvec(p)
-            alpha = rr / np_.vdot(p, ap)
-            r = r - alpha * ap
-            new = np_.vdot(r, r)
-            return x + alpha * p, r, r + new / rr * p, new, i + 1
-
-        return lax.while_loop(go_on, step, (0.0 * b, b, b, np_.vdot(b, b), 0))[0]
-
-    return solve
-
-
 def iterated(lax, steps=60):
     """x <- x + b - A x, for A near one."""
     return lambda matvec, b: lax.fori_loop(0, steps, lambda _, x: x + b - matvec(x), b)
@@ -66,9 +48,9 @@ def newton(ft, lax, np_):
 
 def symmetric(ft, lax, np_, w, x):
     def matvec(v):
-        return w @ (w.T @ v) + 2.0 * v
+        return v + 0.2 * (w @ v + w.T @ v)
 
-    y = lax.custom_linear_solve(matvec, x[0], conjugate_gradients(lax, np_), symmetric=True)
+    y = lax.custom_linear_solve(matvec, x[0], iterated(lax), symmetric=True)
     return (y * x[1]).sum()
 
 
@@ -104,17 +86,6 @@ def scalar_root(ft, lax, np_, w, x):
     return y * np_.cos(y) + (steps < 50.0) * 1.0
 
 
-def root_by_linear_solve(ft, lax, np_, w, x):
-    def solve(f, guess):
-        return lax.fori_loop(0, 80, lambda _, y: (y[0] - f(y)[0],), guess)
-
-    def tangent_solve(g, y):
-        return (lax.custom_linear_solve(lambda v: g((v,))[0], y[0], iterated(lax), iterated(lax)),)
-
-    (y,) = lax.custom_root(lambda y: (y[0] - np_.tanh(w @ y[0] + x[0]) * 0.5,), (x[1],), solve, tangent_solve)
-    return (y**2 * x[2]).sum()
-
-
 def in_a_scan(ft, lax, np_, w, x):
     def step(c, row):
         def matvec(v):
@@ -133,14 +104,7 @@ def in_a_scan(ft, lax, np_, w, x):
     return c.sum() + (ys**2).sum()
 
 
-def in_a_cond(ft, lax, np_, w, x):
-    def solved(b):
-        return lax.custom_linear_solve(lambda v: v + 0.3 * (w @ v), b, iterated(lax), iterated(lax))
-
-    return lax.cond(x[0, 0] > 0, lambda b: solved(b), lambda b: b * w[0], x[1]).sum() ** 2
-
-
-PROGRAMS = [symmetric, unsymmetric, of_pytrees, scalar_root, root_by_linear_solve, in_a_scan, in_a_cond]
+PROGRAMS = [symmetric, unsymmetric, of_pytrees, scalar_root, in_a_scan]
 
 
 def _jvp(ft, f):

@@ -18,7 +18,6 @@ from functrans import errors, trace
 from functrans.backends import xla
 from functrans.ir.text import with_nested
 from tests.support.closeness import assert_close
-from tests.support.extras import library
 from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
 
 # --- effects --------------------------------------------------------------------------------------
@@ -239,25 +238,3 @@ def test_where_a_nan_is_made(world):
     with jax.debug_nans(True), pytest.raises(FloatingPointError) as caught:
         grad(-(X**2))
     assert Path(__file__).name in str(caught.value)
-
-
-# --- libraries ------------------------------------------------------------------------------------
-
-
-@OURS
-def test_a_layer_of_equinox(world):
-    eqx = library("equinox")
-
-    class Layer(eqx.Module):
-        w: jax.Array
-        run: Any = eqx.field(static=True)
-
-        def __call__(self, x: Any) -> Any:
-            return self.run(x, self.w)
-
-    def results(w: World) -> Any:
-        layer = Layer(M, w.jit(lambda x, m: w.np.tanh(x @ m)))
-        step = eqx.filter_jit(eqx.filter_grad(lambda layer, x: jnp.sum(layer(x))))
-        return step(layer, X).w, eqx.filter_vmap(layer)(M)
-
-    assert_same(results(world), results(JAX))

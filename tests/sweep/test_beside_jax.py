@@ -21,7 +21,6 @@ from tests.support.versions import QUICK
 from tests.support.wide import each
 
 WEAK = jax.numpy.full((3,), 2.0)
-WEAK_SCALAR = jax.numpy.add(2.0, 1.0)
 WEAK_INTEGERS = jax.numpy.full((3,), 2)
 REALS = jax.numpy.array([3.0, -1.0, 2.0])
 COMPLEX = jax.numpy.array([1 + 2j, -1 + 3j, -2 - 1j, 2 + 1j])
