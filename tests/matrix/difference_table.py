@@ -82,6 +82,9 @@ def check(f: Function, frozen: Function | None = None) -> None:
     close(dy, slope, TOLERANCE, "jvp")
     close(np.dot(g, V), np.dot(weights(y.size), dy), SAME, "vjp")
     close(dg, bend, TOLERANCE, "jvp of vjp")
+    program = ft.ir.check(ft.make_ir(derivatives(f))(X, V))
+    assert ft.ir.equal(ft.ir.parse(ft.ir.show(program), program.values), program)
+    close(ft.interpret(program, X, V)[-1], dg, SAME, "reference")
     x, v = jnp.asarray(X), jnp.asarray(V)
     again, moving = ft.jvp(f, (x,), (v,))
     close(again, y, SAME, "un-jitted")
@@ -134,7 +137,7 @@ def until_small(x, **how):
 
 row("while_loop", until_small)
 row("while_loop, max_steps", lambda x: until_small(x, max_steps=9))
-row("fori_loop, known bounds", lambda x: lax.fori_loop(1, 4, lambda i, c: bend(c) + i * x, x))
+row("fori_loop, known bounds", lambda x: lax.fori_loop(1, 4, lambda i, c: bend(c) + i * x, x, unroll=2))
 
 
 def traced(x, **how):
@@ -155,8 +158,8 @@ def scanned(x):
 
 
 row("scan of pytrees", scanned)
-row("scan, reverse", lambda x: lax.scan(lambda c, s: (bend(c) * s, c), x, x[:3], reverse=True))
-row("map", lambda x: lax.map(lambda s: jnp.sin(s) * x, x))
+row("scan, reverse", lambda x: lax.scan(lambda c, s: (bend(c) * s, c), x, x[:3], reverse=True, unroll=2))
+row("map", lambda x: lax.map(lambda s: jnp.sin(s) * x, x, batch_size=3))
 
 
 def composed(a, b):
@@ -164,7 +167,22 @@ def composed(a, b):
     return a[0] * b[0], a[1] * b[0] + b[1]
 
 
+def affine(p, q):
+    """Of two affine maps of vectors."""
+    return q[0] @ p[0], jnp.einsum("tij,tj->ti", q[0], p[1]) + q[1]
+
+
+def updated(i, c, x):
+    c = c.at[i].set(c[i - 1] * x[0] + i)
+    return c.at[3 - i].multiply(c[i]).at[0].add(x[1])
+
+
 row("associative_scan", lambda x: lax.associative_scan(composed, (jnp.cos(x), x)))
+row(
+    "associative_scan of two ranks",
+    lambda x: lax.associative_scan(affine, (jnp.sin(x)[:3, None, None] * W[:2, :2], (W + x)[:3, :2])),
+)
+row("updates in place", lambda x: lax.fori_loop(1, 4, lambda i, c: updated(i, c, x), jnp.cos(x)))
 row("select_n", lambda x: lax.select_n((x > 0).astype("int32"), jnp.sin(x), x * x[0]))
 row("cumsum", lambda x: lax.cumsum(jnp.sin(x) * x))
 row("cumprod, reverse", lambda x: lax.cumprod(jnp.sin(x) * x, reverse=True))
@@ -176,31 +194,64 @@ row("cumlogsumexp", lambda x: lax.cumlogsumexp(jnp.sin(x) * x))
 
 
 def newton(f, guess):
-    def step(_, y):
-        value, slope = ft.jvp(f, (y,), (jnp.ones_like(y),))
-        return y - value / slope
+    """And how many steps it took."""
 
-    return lax.fori_loop(0, 12, step, guess)
+    def step(c):
+        value, slope = ft.jvp(f, (c[0],), (jnp.ones_like(c[0]),))
+        return c[0] - value / slope, c[1] + 1.0
+
+    return lax.while_loop(lambda c: (abs(f(c[0])).max() > 1e-13) & (c[1] < 30), step, (guess, 0.0))
 
 
-row(
-    "custom_root",
-    lambda x: lax.custom_root(
-        lambda y: y**3 + (1 + x**2) * y - jnp.exp(x), jnp.ones(4), newton, lambda g, z: z / g(jnp.ones(4))
-    ),
-)
+def iterated(matvec, b):
+    """x <- x + b - A x, for A near one."""
+    step = lambda y: ft.tree.map(lambda y, b, a: y + b - a, y, b, matvec(y))  # noqa: E731
+    return lax.fori_loop(0, 45, lambda _, y: step(y), b)
+
+
+def root(x):
+    def f(y):
+        return y**3 + (1 + x**2) * y - jnp.exp(x)
+
+    y, steps = lax.custom_root(f, jnp.ones(4), newton, lambda g, z: z / g(jnp.ones(4)), has_aux=True)
+    return y + (steps < 30)
 
 
 def solved(x):
-    matrix = (W + W.T) * 0.1 * jnp.cos(x[0]) + jnp.eye(4)
+    return lax.custom_linear_solve(
+        lambda v: v + 0.3 * jnp.cos(x[0]) * (W @ v), jnp.sin(x), iterated, iterated
+    )
+
+
+def solved_symmetric(x):
+    return lax.custom_linear_solve(lambda v: v + 0.2 * x[0] * (W @ v + W.T @ v), x, iterated, symmetric=True)
+
+
+def solved_pytrees(x):
+    def matvec(v):
+        return {"p": v["p"] + 0.2 * x * v["q"], "q": v["q"] + 0.1 * v["p"].sum()}
 
     def solve(matvec, b):
-        return lax.fori_loop(0, 45, lambda _, y: y + b - matvec(y), b)
+        return iterated(matvec, b), {"steps": 45}
 
-    return lax.custom_linear_solve(lambda v: matrix @ v, jnp.sin(x), solve, solve)
+    y, aux = lax.custom_linear_solve(matvec, {"p": jnp.sin(x), "q": x[0]}, solve, solve, has_aux=True)
+    return y["p"] * y["q"] + aux["steps"]
 
 
+def solved_in_steps(x):
+    def step(c, s):
+        c = lax.custom_linear_solve(lambda v: v + 0.1 * c.sum() * (W @ v), s * x, iterated, iterated)
+        y, _ = lax.custom_root(lambda y: y**3 + y - c[0], 0.5, newton, lambda g, z: z / g(1.0), has_aux=True)
+        return c, y
+
+    return lax.scan(step, x, x[:2])
+
+
+row("custom_root", root)
 row("custom_linear_solve", solved)
+row("custom_linear_solve, symmetric", solved_symmetric)
+row("custom_linear_solve of pytrees", solved_pytrees)
+row("solvers in a scan under vmap", lambda x: ft.vmap(solved_in_steps)(jnp.stack([x, x * x])))
 
 
 # Custom rules. All state the derivative that the function has.

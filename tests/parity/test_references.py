@@ -59,19 +59,6 @@ def to_which_gradients_are_added(m: Any, x: Any) -> Any:
     return (refs[0][...] * refs[1][...]).sum() + first
 
 
-def frozen(m: Any, x: Any) -> Any:
-    ref = jax.new_ref(x)
-    ref[0] += 3.0
-    return jax.ref.freeze(ref).prod()
-
-
-def of_integers(m: Any, x: Any) -> Any:
-    count = jax.new_ref(J.zeros((), int))
-    for y in x:
-        count[...] += (y > 0).astype(int)
-    return count[...] * x.sum()
-
-
 def in_scan(m: Any, x: Any) -> Any:
     ref = jax.new_ref(J.zeros(3))
 
@@ -170,8 +157,6 @@ ROWS = [
     by_views,
     at_traced_places,
     to_which_gradients_are_added,
-    frozen,
-    of_integers,
     in_scan,
     in_jaxs_scan,
     in_fori_loop,
