@@ -225,31 +225,6 @@ else:
         with pytest.raises(ValueError, match="mesh cannot be empty"):
             ft.jit(ft.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i")))(X)
 
-    def test_a_mesh_with_explicit_axes():
-        explicit = jax.make_mesh((4, 2), ("i", "j"))
-        x = jax.device_put(X, jax.NamedSharding(explicit, P("i")))
-
-        def part(n):
-            return lambda x: x * n.sin(x).sum() + lax.axis_index("i")
-
-        def steps(f):
-            return lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=3)[0]
-
-        def every(m, *functions):
-            return m.jit(lambda x: [(f(x), steps(f)(x), m.vmap(f)(x[None])[0]) for f in functions])
-
-        with jax.set_mesh(explicit):
-            of_x = {"in_specs": P("i"), "out_specs": P("i")}
-            theirs = jax.shard_map(part(jax_numpy), **of_x)
-            ours = [ft.shard_map(part(ft_numpy), **of_x, **over) for over in ({}, {"mesh": explicit})]
-            want = every(jax, theirs)(x) * 3
-            same(every(ft, *ours, theirs)(x), want)
-            same(ours[0](x), want[0][0])
-            g = ft.shard_map(lambda x: jax.lax.psum((x**2).sum(), ("i",)), in_specs=P("i"), out_specs=P())
-            for transform in (lambda f: ft.jit(ft.grad(f)), ft.grad):
-                same(transform(g)(x), 2 * X)
-            same(ft.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, P("i")))(x), 2 * X)
-
     @pytest.mark.parametrize("library", [jax, ft])
     def test_shardings_of_a_jitted_function_inside_of_another(library):
         places = [jax.NamedSharding(mesh(), P(*axes)) for axes in (("i",), (None, "j"))]
