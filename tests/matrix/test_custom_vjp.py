@@ -44,19 +44,6 @@ def test_pytrees_and_none_through_custom_vjp(how):
     both(make, 0.7, transform=WAYS[how])
 
 
-@pytest.mark.parametrize("how", [w for w in WAYS if w != "jvp"])
-def test_nondiff_argnums_of_custom_vjp(how):
-    def make(m, np_):
-        @functools.partial(m.custom_vjp, nondiff_argnums=(0, 2))
-        def app(f, x, n):
-            return f(x) * n
-
-        app.defvjp(lambda f, x, n: (app(f, x, n), x), lambda f, n, x, ct: (2.0 * n * f(x) * ct,))
-        return lambda x: app(lambda y: 3.0 * y, x, n=5)
-
-    both(make, 0.7, transform=WAYS[how])
-
-
 @pytest.mark.parametrize("how", ["grad", "jit of grad"])
 def test_symbolic_zeros_of_custom_vjp(how):
     def make(m, np_):

@@ -120,14 +120,6 @@ def test_powers_have_derivatives_at_zero(exponent: Any):
     assert_close([y, *terms], [np.float32(c) for c in (0, 0, 0, 6, 0)])
 
 
-def test_a_power_whose_exponent_moves():
-    with jax.enable_x64(True):
-        x, r = np.float64(0.7), np.float64(1.3)
-        series = [[np.float64(c) for c in (1.0, 0.5, -0.3)], [np.float64(c) for c in (0.2, 1, 2)]]
-        y, terms = jet(lambda x, r: x**r, (x, r), series)
-        assert_close([y, *terms], nested(lambda x, r: x**r, [x, r], series), 1e-10)
-
-
 @function
 def scanned(m):
     def f(x):

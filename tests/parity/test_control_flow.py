@@ -105,19 +105,3 @@ def test_values_and_types(jitted):
             b = jax_numpy.asarray(b)
             assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type), i
             np.testing.assert_array_equal(a, b)
-
-
-def test_keys_are_carried_and_stacked():
-    def f(random, lax):
-        def step(key, other):
-            key, sub = random.split(key)
-            return key, (random.normal(sub), random.uniform(other), sub)
-
-        return lax.scan(step, random.key(0), random.split(random.key(1), 3))
-
-    mine = ft.jit(lambda: f(ft.random, lax))()
-    theirs = jax.jit(lambda: f(jax.random, jax.lax))()
-    for a, b in zip(jax.tree.leaves(mine), jax.tree.leaves(theirs), strict=True):
-        if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-            a, b = jax.random.key_data(a), jax.random.key_data(b)
-        np.testing.assert_array_equal(a, b)

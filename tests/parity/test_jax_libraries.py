@@ -72,22 +72,6 @@ def test_optax():
     same(lambda D: D.jit(lambda: {k: two_steps(D, o) for k, o in made.items()})())
 
 
-@pytest.mark.smoke
-def test_optax_differentially_private():
-    optax = library("optax")
-    private = optax.contrib.differentially_private_aggregate(1.0, 0.1, 0)
-
-    def step(D):
-        @D.jit
-        def updates(p, state):
-            per_example = D.grad(lambda p, x, y: loss(p, x[None], y[None]))
-            return private.update(D.vmap(per_example, (None, 0, 0))(p, X, Y), state, p)[0]
-
-        return updates(PARAMS, private.init(PARAMS))
-
-    same(step)
-
-
 # --- flax -----------------------------------------------------------------------------------------
 
 
