@@ -89,9 +89,9 @@ UNARY = {
 
 @pytest.mark.smoke
 def test_recurrences_with_terms_that_are_none():
-    """To order five every term counts at the orders behind it, and a None is a zero."""
-    dense = [np.float64(c) for c in (1.0, 0.5, -0.3, 0.2, -0.7)]
-    sparse = [None, np.float64(0.5), None, np.float64(0.2), None]
+    """To order four every term counts at the orders behind it, and a None is a zero."""
+    dense = [np.float64(c) for c in (1.0, 0.5, -0.3, 0.2)]
+    sparse = [None, np.float64(0.5), None, np.float64(0.2)]
 
     def check(name: str) -> None:
         f, x = getattr(functrans.lax, name), np.float64(UNARY[name])
@@ -120,7 +120,6 @@ def test_powers_have_derivatives_at_zero(exponent: Any):
     assert_close([y, *terms], [np.float32(c) for c in (0, 0, 0, 6, 0)])
 
 
-@function
 def scanned(m):
     def f(x):
         def body(carry, a):
