@@ -178,6 +178,7 @@ def test_equinox():
     same(run)
 
 
+@pytest.mark.sweep
 def test_haiku():
     hk = library("haiku")
     seed = jax.random.PRNGKey(0)
@@ -247,6 +248,7 @@ def test_lineax_and_optimistix():
 # --- distributions, assertions --------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 def test_distributions():
     numpyro, distrax = library("numpyro"), library("distrax")
     dist = numpyro.distributions

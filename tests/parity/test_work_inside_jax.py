@@ -172,21 +172,6 @@ def test_what_is_derived_is_kept_by_the_program(monkeypatch):
     assert not made
 
 
-# --- ours around JAX around ours ------------------------------------------------------------------
-
-
-@OURS
-@pytest.mark.smoke
-def test_jax_functions_of_ours_inside_of_ours(world):
-    cube = world.jit(lambda x: world.np.sin(x) ** 3)
-    expected = lambda x: jnp.sin(x) ** 3  # noqa: E731
-    imported = ft.interop.from_jax(jax.grad(cube))
-    assert_close(ft.grad(imported)(0.3), jax.grad(jax.grad(expected))(0.3), 2e-5)
-    assert_close(ft.jit(ft.vmap(imported))(X), jax.vmap(jax.grad(expected))(X), 2e-5)
-    mapped = ft.interop.from_jax(jax.vmap(jax.hessian(cube)))
-    assert_close(ft.jit(mapped)(X), jax.vmap(jax.hessian(expected))(X), 2e-5)
-
-
 # --- misuse ---------------------------------------------------------------------------------------
 
 
