@@ -62,9 +62,6 @@ def transformations(m, np_):
 
 OURS, THEIRS = transformations(ft, jnp), transformations(jax, jax_numpy)
 PAIRS = [(a,) for a in OURS] + list(itertools.product(OURS, repeat=2))
-TRIPLES = [
-    t for t in itertools.product(("grad", "jvp", "vmap", "jit", "linearize"), repeat=3) if len(set(t)) == 3
-]
 
 
 def composed(f, names, by):

@@ -11,7 +11,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from tests.matrix.custom_functions import OURS, PAIRS, THEIRS, TRIPLES, WAYS, X, Y, both, composed, functions
+from tests.matrix.custom_functions import OURS, PAIRS, THEIRS, WAYS, X, Y, both, composed, functions
 from tests.support.closeness import assert_close
 from tests.support.versions import NEWEST
 
@@ -31,18 +31,6 @@ def test_pairs(kind, names):
     """Also forward mode through custom_vjp, where the rule of custom_jvp says the same."""
     found = composed(functions(ft, jnp)[kind], names, OURS)(X, Y)
     np.testing.assert_allclose(found, wanted(names), rtol=2e-5, atol=1e-6)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
-@pytest.mark.parametrize(
-    "names",
-    [pytest.param(t, marks=[pytest.mark.heavy] * (i % 3 > 0)) for i, t in enumerate(TRIPLES)],
-    ids=".".join,
-)
-def test_triples(kind, names):
-    f = composed(functions(ft, jnp)[kind], names, OURS)
-    np.testing.assert_allclose(f(X, Y), wanted(names), rtol=2e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -70,22 +58,6 @@ def test_nondiff_argnums_of_custom_jvp(how):
             return app(f, primals[0], n), 2.0 * n * f(tangents[0])
 
         return lambda x: app(lambda y: 3.0 * y, x, 5)
-
-    both(make, 0.7, transform=WAYS[how])
-
-
-@pytest.mark.parametrize("how", ["grad", "jit of grad", "jvp"])
-def test_traced_nondiff_arguments_of_custom_jvp(how):
-    def make(m, np_):
-        @functools.partial(m.custom_jvp, nondiff_argnums=(1,))
-        def f(x, scale):
-            return x * scale
-
-        @f.defjvp
-        def _(scale, primals, tangents):
-            return f(*primals, scale), 10.0 * tangents[0] * scale
-
-        return lambda x: f(x, x * 2.0)
 
     both(make, 0.7, transform=WAYS[how])
 
@@ -233,32 +205,6 @@ def test_a_rule_that_calls_jitted_and_differentiated_functions():
 
     for how in WAYS.values():
         both(make, 0.7, transform=how)
-
-
-@pytest.mark.long
-def test_a_rule_of_many_operations():
-    def make(m, np_):
-        @m.custom_jvp
-        def f(x):
-            return np_.linalg.norm(x)
-
-        @f.defjvp
-        def _(primals, tangents):
-            (x,), (dx,) = primals, tangents
-            products = m.vmap(lambda a, b: a * b * 2)(x, dx)
-            signed = m.jit(lambda u: np_.where(x > 0, u, -u))(dx)
-            more = np_.concatenate([signed, dx[::-1]]).sum() + np_.einsum("i,i->", x, dx)
-            return f(x), products.sum() / f(x) + more + np_.var(x) * np_.mean(dx)
-
-        return f
-
-    for transform in (
-        lambda m, f: m.grad(f),
-        lambda m, f: m.jit(m.grad(m.jit(f))),
-        lambda m, f: m.hessian(f),
-    ):
-        both(make, X, transform=transform)
-    both(make, np.stack([X, Y]), transform=lambda m, f: m.vmap(m.grad(f)))
 
 
 def test_linear_transpose_of_a_custom_function():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jax_numpy
@@ -41,19 +40,6 @@ def test_pytrees_and_none_through_custom_vjp(how):
             return out["a"] + twice
 
         return call
-
-    both(make, 0.7, transform=WAYS[how])
-
-
-@pytest.mark.parametrize("how", [w for w in WAYS if w != "jvp"])
-def test_nondiff_argnums_of_custom_vjp(how):
-    def make(m, np_):
-        @functools.partial(m.custom_vjp, nondiff_argnums=(0, 2))
-        def app(f, x, n):
-            return f(x) * n
-
-        app.defvjp(lambda f, x, n: (app(f, x, n), x), lambda f, n, x, ct: (2.0 * n * f(x) * ct,))
-        return lambda x: app(lambda y: 3.0 * y, x, n=5)
 
     both(make, 0.7, transform=WAYS[how])
 
@@ -102,24 +88,6 @@ def test_a_bwd_rule_that_is_not_linear_works_in_reverse_everywhere():
         both(make, X, transform=transform)
 
 
-@pytest.mark.long
-def test_vmap_sums_the_cotangents_of_what_is_not_batched():
-    def make(m, np_):
-        f = functions(m, np_)["custom_vjp"]
-
-        def loss(xy):
-            x, y = xy
-            rows = m.vmap(f, (None, 0))(x, y[:, None] * np_.ones((3, 3)))
-            columns = m.vmap(f, (1, None), 1)(np_.outer(x, x), y)
-            return np_.sum(rows**2) + np_.sum(columns**3)
-
-        return loss
-
-    both(make, (X, Y))
-    both(make, (X, Y), transform=lambda m, f: m.jit(m.grad(m.jit(f))))
-    both(make, (X, Y), transform=lambda m, f: lambda a: m.jacrev(m.grad(f))(a))
-
-
 def test_residuals_that_are_not_batched_stay_so():
     """A weight among the residuals is not repeated for every example."""
     w = np.ones((64, 64), np.float32)
@@ -147,41 +115,6 @@ def test_the_linear_function_of_a_custom_vjp_is_a_program():
     np.testing.assert_allclose(transposed, pulled, rtol=1e-6)
     both_ways = ft.jit(lambda ct: ft.linear_transpose(ft.vmap(f_jvp), batched, batched)(ct))
     np.testing.assert_allclose(both_ways(np.stack([X, Y]))[0][1], pulled[0], rtol=1e-6)
-
-
-def test_forward_mode_in_double_precision_by_finite_differences():
-    with jax.enable_x64(True):
-
-        @ft.custom_vjp
-        def f(x, y):
-            return jnp.tanh(x @ y), {"s": jnp.sum(x)}
-
-        def bwd(res, ct):
-            x, y, out = res
-            d = ct[0] * (1 - out**2)
-            return d @ y.T + ct[1]["s"], x.T @ d
-
-        f.defvjp(lambda x, y: (f(x, y), (x, y, f(x, y)[0])), bwd)
-        h, rng = 1e-6, np.random.default_rng(0)
-        for one, shape in ((f, (3, 3)), (ft.jit(f), (3, 3)), (ft.vmap(f), (2, 3, 3))):
-            x, y, dx, dy = (rng.normal(size=shape) for _ in range(4))
-            moved = ft.jvp(one, (x, y), (dx, dy))[1]
-            plus, minus = one(x + h * dx, y + h * dy), one(x - h * dx, y - h * dy)
-            jax.tree.map(
-                lambda p, m, d: np.testing.assert_allclose((p - m) / (2 * h), d, atol=1e-7),
-                plus,
-                minus,
-                moved,
-            )
-
-
-@pytest.mark.parametrize("order", list(itertools.product(("jacfwd", "jacrev"), repeat=2)))
-def test_second_derivatives_of_a_custom_vjp(order):
-    f, want = (functions(ft, jnp)[k] for k in ("custom_vjp", "custom_jvp"))
-    outer, inner = (getattr(ft, name) for name in order)
-    for one in (lambda g: g, ft.jit):
-        found = one(outer(one(inner(one(f)))))(X, Y)
-        np.testing.assert_allclose(found, outer(inner(want))(X, Y), rtol=1e-5, atol=1e-6)
 
 
 def test_complex_numbers():

@@ -35,39 +35,10 @@ from tests.matrix.difference_table import (
 )
 
 # Compile for long, and stand beside a row that is much the same.
-SWEPT = {
-    "cond, operands, second branch",
-    "cond, closures",
-    "switch",
-    "while_loop, max_steps",
-    "fori_loop, traced bounds, max_steps",
-    "scan, unroll",
-    "scan, length",
-    "map, batch_size",
-    "associative_scan, reverse",
-    "select",
-    "cummin, reverse",
-    "custom_linear_solve, symmetric",
-    "custom_jvp, defjvps",
-    "custom_vjp, nondiff_argnums",
-    "pmean",
-    "pmin",
-    "all_to_all",
-    "psum_scatter",
-    "jvp of jit",
-    "hvp, forward over reverse",
-    "jacfwd, pytrees, has_aux, argnums",
-}
+SWEPT = {"while_loop, max_steps", "fori_loop, traced bounds, max_steps"}
 
 
-def is_swept(name: str) -> bool:
-    """Of checkpoint the policies are tried without a loop, and a loop with two of them."""
-    looped = name.startswith("checkpoint") and name.endswith("vmap")
-    usual = any(p in name for p in (", no policy,", ", dots_saveable,"))
-    return name in SWEPT or (looped and not usual)
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.sweep] * is_swept(n)) for n in TABLE])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.sweep] * (n in SWEPT)) for n in TABLE])
 def test_derivatives(name):
     check(*TABLE[name])
 
@@ -80,7 +51,7 @@ ORDER = 4
 @pytest.mark.parametrize(
     "name",
     [
-        "cond, operands, first branch",
+        "cond, operands",
         "while_loop",
         "scan of pytrees",
         "custom_jvp",

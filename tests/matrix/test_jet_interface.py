@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ import functrans.nn
 import functrans.numpy as jnp
 from functrans import errors
 from functrans.experimental.jet import jet
-from tests.matrix.taylor import JAX, OURS, function, nested
+from tests.matrix.taylor import OURS, function, nested
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
@@ -155,17 +154,6 @@ def test_reverse_mode_through_the_series_of_a_while_loop():
         assert_close(ft.jit(ft.grad(third))(0.7), slope, 1e-8)
 
 
-def test_collectives():
-    def f(m):
-        return lambda x: m.lax.psum(m.np.sin(x), "i") * x
-
-    with jax.enable_x64(True):
-        x, terms = np.arange(3.0), [np.float64(c) for c in (1.0, 0.5, -0.3)]
-        y, ts = ft.vmap(lambda x: jet(f(OURS), (x,), (terms,)), axis_name="i")(x)
-        wanted = jax.vmap(lambda x: nested(f(JAX), [x], [terms]), axis_name="i")(x)
-        assert_close([y, *ts], wanted, 1e-12)
-
-
 def test_a_custom_vmap_rule_is_obeyed_behind_the_series():
     @ft.custom_batching.custom_vmap
     def f(x):
@@ -193,96 +181,3 @@ def test_a_value_that_outlives_its_jet():
     jet(lambda x: kept.append(x * 2), (1.0,), ((1.0,),))
     with pytest.raises(errors.LeakedTracer, match="had ended"):
         jnp.sin(kept[0])
-
-
-# --- misuse ---------------------------------------------------------------------------------------
-
-X = np.ones(3, np.float32)
-MISUSE = {
-    "the lengths differ": (
-        lambda: jet(jnp.add, (X, X), ((X,), (X, X))),  # <-
-        errors.InvalidArgument,
-        ValueError,
-        ("lengths 1, 2", "None for a zero term"),
-    ),
-    "no series at all": (
-        lambda: jet(jnp.sin, (X,), (None,)),  # <-
-        errors.InvalidArgument,
-        ValueError,
-        ("lengths None",),
-    ),
-    "fewer series than arguments": (
-        lambda: jet(jnp.add, (X, X), ((X,),)),  # <-
-        errors.InvalidArgument,
-        ValueError,
-        ("2 primals and 1 series",),
-    ),
-    "another structure": (
-        lambda: jet(lambda d: d["a"], ({"a": X},), ({"b": (X,)},)),  # <-
-        errors.InvalidArgument,
-        ValueError,
-        ("series[0]", "'a'", "'b'"),
-    ),
-    "terms that are no list": (
-        lambda: jet(jnp.sin, (1.0,), (1.0,)),  # <-
-        errors.NotAnArray,
-        TypeError,
-        ("float", "jet(f, (x,), ((dx,),))"),
-    ),
-    "an argument that is no tuple": (
-        lambda: jet(jnp.sin, X, ((X,),)),  # <-
-        errors.NotAnArray,
-        TypeError,
-        ("primals", "ndarray", "jet(f, (x,)"),
-    ),
-    "a result instead of a function": (
-        lambda: jet(jnp.sin(1.0), (X,), ((X,),)),  # <-
-        errors.NotAnArray,
-        TypeError,
-        ("jet takes a function",),
-    ),
-    "a term of another shape": (
-        lambda: jet(jnp.sin, (X,), ((X, X[:2]),)),  # <-
-        errors.ShapeMismatch,
-        TypeError,
-        ("term 2", "primals[0]", "f32[3]", "f32[2]"),
-    ),
-    "a term of another dtype": (
-        lambda: jet(jnp.sin, (X,), ((X.astype(np.float16),),)),  # <-
-        errors.TypeMismatch,
-        TypeError,
-        ("term 1", "f32[3]", "f16[3]"),
-    ),
-    "a term that is no array": (
-        lambda: jet(jnp.sin, (1.0,), (("1",),)),  # <-
-        errors.NotAnArray,
-        TypeError,
-        ("'1'",),
-    ),
-    "a term of an integer": (
-        lambda: jet(jnp.square, (2,), ((1.0,),)),  # <-
-        errors.NonDifferentiable,
-        TypeError,
-        ("i32[]", "astype(float)"),
-    ),
-    "an operation without a derivative": (
-        lambda: jet(lambda x: functrans.lax.betainc(x, x, x), (0.5,), ((1.0, None),)),  # <-
-        errors.MissingRule,
-        NotImplementedError,
-        ("regularized_incomplete_beta",),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MISUSE)
-def test_misuse_names_the_line(name: str):
-    run, error, also, words = MISUSE[name]
-    with pytest.raises(error) as found:
-        run()
-    message = str(found.value)
-    assert isinstance(found.value, also)
-    for word in words:
-        assert word in message
-    assert f"{__file__}:{run.__code__.co_firstlineno}" in message
-    assert "# <-" in inspect.getsourcelines(run)[0][0]
-    assert_close(jet(jnp.square, (3.0,), ((1.0,),))[1], [np.float32(6)])

@@ -154,30 +154,6 @@ def test_second_order(rows: Sequence[Row]):
     each(rows, check)
 
 
-@pytest.mark.sweep
-@by_primitive(EVERY_DERIVATIVE)
-def test_second_order_by_jax(rows: Sequence[Row]):
-    """jvp of vjp, vjp of jvp and vjp of vjp = JAX's, of the first row of each primitive."""
-    points, rows = {}, rows[:1]
-
-    def make(case: Case, dtype: str) -> Made:
-        p = points[case, dtype] = point(case, dtype)
-        return compiled(second(p)(ft, p.ours), oracle(p, second(p))), p.x
-
-    together = run_together(rows, make)
-
-    def check(row: Row) -> None:
-        with precision(*row):
-            p = points[row]
-            by_xla, wanted = together[row] or make(*row)[0](*p.x)
-            here = interpreted(ft.make_ir(second(p)(ft, p.ours))(*p.x), p.x)
-            tolerance = 10 * p.tolerance()
-            assert_close(here, wanted, tolerance, "reference against JAX,")
-            assert_close(by_xla, wanted, tolerance, "XLA against JAX,")
-
-    each(rows, check)
-
-
 @pytest.mark.parametrize(("transform", "shape"), [("rfft", (3, 8)), ("irfft", (3, 5))])
 def test_gradients_of_real_transforms_are_real_transforms(transform: str, shape: tuple[int, ...]):
     """A complex transform would do twice the work."""

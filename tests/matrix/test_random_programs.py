@@ -424,7 +424,7 @@ SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, He
 
 @pytest.mark.parametrize("last", COMPOSABLE)
 def test_random_programs(last: str):
-    @settings(max_examples=15, derandomize=True, database=None, **SETTINGS)
+    @settings(max_examples=10, derandomize=True, database=None, **SETTINGS)
     @given(
         inputs.flatmap(lambda shapes: programs(shapes, 1, 7, EVERY)),
         st.lists(st.sampled_from(sorted(COMPOSABLE)), max_size=2),

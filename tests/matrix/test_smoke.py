@@ -1,6 +1,6 @@
 """Every primitive once through XLA, in few programs: its value, its derivative.
 
-For `pytest -m smoke`; the rows of `cases/` at large are the other files'.
+For `pytest -m smoke` alone; the rows of `cases/` at large are the other files'.
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ from tests.support.wide import each
 
 pytestmark = pytest.mark.smoke
 PER_PROGRAM = 40
+
+
+@pytest.fixture(autouse=True)
+def in_the_smoke_run(request: pytest.FixtureRequest) -> None:
+    if "smoke" not in request.config.option.markexpr:
+        pytest.skip("the other files run all of it")
+
+
 FINE = ("float32", "float64", "complex64")
 
 

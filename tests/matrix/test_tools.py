@@ -259,7 +259,7 @@ def test_programs_that_differ_are_not_equal(programs: dict[str, Program]):
 
 
 def test_programs_are_equal_where_their_texts_are(programs: dict[str, Program]):
-    """Each pair of different ones."""
+    """Each pair of different ones, but for two of those with all values as results."""
     texts = {name: show(program) for name, program in programs.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -267,7 +267,7 @@ def test_programs_are_equal_where_their_texts_are(programs: dict[str, Program]):
         def check(name: str) -> None:
             program = programs[name]
             assert equal(program, parse(texts[name], program.values))
-            for other, its in programs.items():
+            for other, its in programs.items() if not name.startswith("all of") else ():
                 if len(its.equations) == len(program.equations):
                     assert equal(program, its) == (texts[name] == texts[other]), other
 

@@ -18,18 +18,9 @@ from tests.support.matrices import spread
 # --- functions of a vector of three to a number ---------------------------------------------------
 
 FUNCTIONS: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
-    "sin": lambda L, np: lambda x: np.sum(np.sin(x) * x),
     "layers": lambda L, np: lambda x: np.sum(np.tanh(A @ np.tanh(A @ x)) ** 2),
-    "softmax": lambda L, np: lambda x: np.log(np.sum(np.exp(x - np.max(x)))) * x[1],
-    "layout": lambda L, np: (
-        lambda x: np.sum(np.reshape(np.concatenate([x, x * 2]), (2, 3)).T * np.stack([x, np.sin(x)], -1))
-    ),
     "index": lambda L, np: lambda x: x[0] * x[-1] ** 2 + np.sum(x[::-1] * x) + x[1:].prod(),
     "where": lambda L, np: lambda x: np.where(x > 0, np.cos(x), np.exp(x)).sum() + np.max(x * x),
-    "divide": lambda L, np: lambda x: np.sum(x**3 / (1 + x * x)),
-    "cumsum": lambda L, np: lambda x: np.sum(np.cumsum(x) * np.cos(x)),
-    "outer": lambda L, np: lambda x: np.sum(np.outer(x, x) @ x * A[0]),
-    "jit": lambda L, np: lambda x: np.sum(L.jit(lambda y: np.sin(y) * y)(x) * x),
     "jit in jit": lambda L, np: (
         lambda x: L.jit(lambda y: L.jit(lambda z, w: np.sum(np.sin(z) * w))(y * x, x))(x)
     ),

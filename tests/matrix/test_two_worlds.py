@@ -34,7 +34,7 @@ class Worlds:
         if depth == 0:
             return self.operation(outer)
         kinds = [self.composed, self.mapped, self.gradient, self.jitted, self.again, self.looped]
-        kinds += [self.chosen, self.tangent, self.custom, self.pulled]
+        kinds += [self.chosen, self.tangent, self.custom, self.pulled, self.linearized]
         return self.random.choice(kinds)(depth, outer)
 
     def operation(self, outer: tuple[Any, ...]) -> Function:
@@ -87,6 +87,15 @@ class Worlds:
         library, f = self.one(), self.function(depth - 1, outer)
         return lambda x: sum(library.jvp(f, (x,), (x * 0.2,)))
 
+    def linearized(self, depth: int, outer: tuple[Any, ...]) -> Function:
+        library, f = self.one(), self.function(depth - 1, outer)
+
+        def g(x):
+            y, push = library.linearize(f, x)
+            return y + push(x * 0.2)
+
+        return g
+
     def jitted(self, depth: int, outer: tuple[Any, ...]) -> Function:
         library, f = self.one(), self.function(depth - 1, outer)
         return lambda x: library.jit(lambda v: f(v))(x)  # a new function: it may close over values
@@ -129,18 +138,21 @@ def program(seed: int, *libraries: Any) -> Function:
 
 
 def check(seed: int) -> None:
-    expected = program(seed, jax, jax)(X)
-    assert_close(program(seed, ft, jax)(X), expected, 2e-4, f"seed {seed}")
+    """At once, and the recorded program by the reference."""
+    expected, f = program(seed, jax, jax)(X), program(seed, ft, jax)
+    assert_close(f(X), expected, 2e-4, f"seed {seed}")
+    recorded = ft.ir.check(ft.make_ir(f)(X))
+    assert_close(ft.interpret(recorded, X), [expected], 2e-4, f"seed {seed}")
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 def test_random_programs_of_two_worlds(seed):
     check(seed)
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(12, 60))
+@pytest.mark.parametrize("seed", range(20, 60))
 def test_more_random_programs_of_two_worlds(seed):
     check(seed)
 

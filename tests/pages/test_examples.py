@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import io
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,13 +22,21 @@ from tests.support.closeness import assert_close
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def digits(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import train_digits
+def imported(name: str) -> Any:
+    """A module of the examples, as a fixture."""
 
-    yield train_digits
-    sys.modules.pop("train_digits", None)
+    @pytest.fixture
+    def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+        monkeypatch.syspath_prepend(str(ROOT / "examples"))
+        yield importlib.import_module(name)
+        sys.modules.pop(name, None)
+
+    return example
+
+
+digits, own = imported("train_digits"), imported("own_transformation")
+simulator, private = imported("fit_simulator"), imported("dp_sgd")
+flax, kernel, noise = imported("private_flax"), imported("equinox_kernel"), imported("noise_scale")
 
 
 @pytest.mark.sweep
@@ -51,16 +61,7 @@ def test_train_digits(digits, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
-@pytest.fixture
-def own(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import own_transformation
-
-    yield own_transformation
-    sys.modules.pop("own_transformation", None)
-
-
-@pytest.mark.parametrize("name", ["MLP", "conv net"])
+@pytest.mark.parametrize("name", ["MLP", pytest.param("conv net", marks=pytest.mark.sweep)])
 def test_interval_bounds(own, name):
     images, labels, test_images, test_labels = own.load()
     params = own.train(name, images, labels)
@@ -96,7 +97,7 @@ def test_interval_bounds_of_other_functions(own):
     assert width(2.0) == 4.0
 
 
-@pytest.mark.parametrize("name", ["MLP", "conv net"])
+@pytest.mark.parametrize("name", [pytest.param("MLP", marks=pytest.mark.sweep), "conv net"])
 def test_mixed_precision(own, name):
     images, labels, test_images, test_labels = own.load()
     error, program = own.gradient_error(name, own.initial(name), images[:256], labels[:256])
@@ -125,15 +126,6 @@ def test_mixed_precision_inside_of_loops(own):
     assert 1e-6 < np.abs(low - full).max() < 0.05
 
 
-@pytest.fixture
-def simulator(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import fit_simulator
-
-    yield fit_simulator
-    sys.modules.pop("fit_simulator", None)
-
-
 def test_fitted_simulator(simulator, monkeypatch, capsys, tmp_path):
     """Of fewer steps, whose cell fires once."""
     monkeypatch.setattr(simulator, "STEPS", 250)
@@ -155,15 +147,6 @@ def test_fitted_simulator(simulator, monkeypatch, capsys, tmp_path):
     picture = tmp_path / "fit.png"
     simulator.draw(str(picture), recorded, fitted)
     assert picture.stat().st_size > 10_000
-
-
-@pytest.fixture
-def private(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    import dp_sgd
-
-    yield dp_sgd
-    sys.modules.pop("dp_sgd", None)
 
 
 def test_private_training(private, monkeypatch):
@@ -225,46 +208,36 @@ def test_epsilon_of_known_settings(private):
     assert 0.75 * older < private.epsilon(*sampled, steps, 1e-5) < older
 
 
-@pytest.fixture
-def example(monkeypatch, request):
-    monkeypatch.syspath_prepend(str(ROOT / "examples"))
-    yield importlib.import_module(request.param)
-    sys.modules.pop(request.param, None)
-
-
 @pytest.mark.sweep
-@pytest.mark.parametrize("example", ["private_flax"], indirect=True)
-def test_existing_private_training(example):
+def test_existing_private_training(flax):
     """A program of JAX's, flax's and optax's: one word changed, and the step is the same."""
-    accuracies, params, batch = example.train(60)
+    accuracies, params, batch = flax.train(60)
     assert accuracies[-1] > 0.85
     steps = {}
     for name, jit in (("ours", ft.jit), ("theirs", jax.jit)):
-        optimizer, step = example.private(jit)
+        optimizer, step = flax.private(jit)
         steps[name] = step(params, optimizer.init(params), *batch)[0]
     assert_close(steps["ours"], steps["theirs"], 1e-4)
-    optimizer, step = example.private(lambda step: step)
+    optimizer, step = flax.private(lambda step: step)
     program = ft.make_ir(step)(params, optimizer.init(params), *batch)
     largest = max(v.type.size for e in optimize(program).equations for v in e.outputs)
-    assert largest < example.BATCH * 512 * 512 / 8  # no gradient of an example is made
+    assert largest < flax.BATCH * 512 * 512 / 8  # no gradient of an example is made
 
 
-@pytest.mark.parametrize("example", ["equinox_kernel"], indirect=True)
-def test_existing_kernel(example, capsys, tmp_path):
-    error, apart, _ = example.main(48, 150, str(tmp_path / "kernel.png"), rounds=1)
+def test_existing_kernel(kernel, capsys, tmp_path):
+    error, apart, _ = kernel.main(48, 150, str(tmp_path / "kernel.png"), rounds=1)
     assert error < 0.2
     assert apart < 1e-5
     assert "ft.jit" in capsys.readouterr().out
     assert (tmp_path / "kernel.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("example", ["noise_scale"], indirect=True)
-def test_script_of_jax_alone(example):
+def test_script_of_jax_alone(noise):
     """A script that is not changed, with `jax.jit` taken over."""
-    theirs = example.train(2)[:3]
+    theirs = noise.train(2)[:3]
     with ft.interop.take_over(explain=True, output=io.StringIO()) as taken:
-        example = importlib.reload(example)
-        assert_close(np.array(example.train(2)[:3]), np.array(theirs), 1e-3)
+        noise = importlib.reload(noise)
+        assert_close(np.array(noise.train(2)[:3]), np.array(theirs), 1e-3)
     (function,) = taken.functions
     (report,) = function.reports
     assert not function.refused

@@ -118,15 +118,6 @@ def test_the_site_is_built_where_only_its_extra_is():
     assert built in (ROOT / "README.md").read_text()
 
 
-def test_templates_have_a_head_and_three_lines():
-    folder = ROOT / ".github"
-    for path in (*folder.glob("ISSUE_TEMPLATE/*.md"), folder / "pull_request_template.md"):
-        head, _, body = path.read_text().rpartition("---\n")
-        assert len(body.strip().splitlines()) == 3, path
-        if head:
-            assert set(yaml.safe_load(head.strip("-\n"))) == {"name", "about", "labels"}
-
-
 def test_the_extras_that_texts_name_exist():
     texts = [
         *ROOT.glob("*.md"),
@@ -143,11 +134,3 @@ def test_the_extras_that_texts_name_exist():
                 named |= dict.fromkeys(words.split(","), path)
     assert {"libraries", "examples", "test", "draw", "release"} <= set(named)
     assert {name: path for name, path in named.items() if name not in EXTRAS} == {}
-
-
-def test_the_sdist_is_given_what_there_is():
-    words = [line.split() for line in (ROOT / "MANIFEST.in").read_text().splitlines()]
-    for folder in [names[0] for command, *names in words if command == "graft"]:
-        assert (ROOT / folder).is_dir(), folder
-    for name in [n for command, *names in words if command == "include" for n in names]:
-        assert list(ROOT.glob(name)), name

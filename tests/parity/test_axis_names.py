@@ -115,20 +115,6 @@ def test_any_hashable_is_a_name():
         assert_close(total, jnp.full(3, 3.0))
 
 
-def test_a_jitted_function_is_traced_for_each_axis():
-    @ft.jit
-    def share(x):
-        return x / ft.lax.psum(1, "i") + ft.lax.axis_index("i")
-
-    for n in (3, 5, 3):
-        assert_close(ft.vmap(share, axis_name="i")(np.ones(n)), 1 / n + jnp.arange(n))
-    with pytest.raises(errors.UnboundAxis):
-        share(1.0)
-    with pytest.raises(errors.UnboundAxis):
-        ft.vmap(share, axis_name="j")(np.ones(3))
-    assert_close(ft.vmap(share, axis_name="i")(np.ones(3)), 1 / 3 + jnp.arange(3.0))
-
-
 def test_a_jitted_function_without_arguments():
     here = ft.jit(lambda: ft.lax.axis_index("i") * 2)
     assert_close(ft.vmap(lambda x: x + here(), axis_name="i")(jnp.arange(3)), 3 * jnp.arange(3))

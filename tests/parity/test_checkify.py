@@ -88,7 +88,11 @@ def ruled(lib, f):
 TWO_OF = jnp.array([0, 1])
 
 
-@pytest.mark.parametrize("kinds", [checkify.index_checks, checkify.all_checks], ids=["", "all"])
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(checkify.index_checks, marks=pytest.mark.sweep), checkify.all_checks],
+    ids=["", "all"],
+)
 def test_indices_that_are_found_are_those_that_jax_finds(kinds):
     """Of our functions and of JAX's in functions of ours; some also where nothing is compiled around."""
 

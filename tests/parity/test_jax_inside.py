@@ -25,7 +25,6 @@ from tests.support.tables import TABLES, functions
 pytestmark = pytest.mark.smoke
 
 X = J.arange(1.0, 7.0).reshape(2, 3) / 4
-KEY = jax.random.key(3)
 
 
 @jax.custom_jvp
@@ -125,39 +124,6 @@ def test_inside_of_ours(name):
 # --- rules are kept -------------------------------------------------------------------------------
 
 
-def test_symbolic_zeros_reach_rules_as_in_jax():
-    seen = []
-
-    @jax.custom_jvp
-    def f(x, y):
-        return x * y
-
-    @functools.partial(f.defjvp, symbolic_zeros=True)
-    def _(primals, tangents):
-        zero = [isinstance(t, jax.custom_derivatives.SymbolicZero) for t in tangents]
-        seen.append(zero)
-        return f(*primals), tangents[0] * primals[1]
-
-    ft.grad(lambda x: f(x, 2.0))(3.0)
-    assert seen == [[False, True]]
-
-    @jax.custom_vjp
-    def g(x, y):
-        return x * y, x + y
-
-    def forward(x, y):
-        seen.append([x.perturbed, y.perturbed])
-        return g(x.value, y.value), y.value
-
-    def backward(y, cts):
-        seen.append([isinstance(c, jax.custom_derivatives.SymbolicZero) for c in cts])
-        return cts[0] * y, None
-
-    g.defvjp(forward, backward, symbolic_zeros=True)
-    assert float(ft.grad(lambda x: g(x, 2.0)[0])(3.0)) == 2.0
-    assert seen[1:] == [[True, False], [False, True]]
-
-
 def test_closure_convert_makes_arguments_of_traced_values():
     def solved(x):
         rate = J.cos(x)
@@ -167,16 +133,6 @@ def test_closure_convert_makes_arguments_of_traced_values():
     want = jax.jit(jax.grad(solved))(x)
     for found in (ft.jit(jax.grad(solved))(x), ft.grad(solved)(x), ft.grad(ft.jit(solved))(x)):
         np.testing.assert_allclose(found, want, rtol=1e-5)
-
-
-def test_a_rule_may_look_at_values_where_there_are_some():
-    @jax.custom_jvp
-    def f(x):
-        return x * 2 if x > 0 else x
-
-    f.defjvp(lambda p, t: (f(p[0]), t[0] * (7.0 if p[0] > 0 else 1.0)))
-    assert float(ft.grad(f)(1.0)) == 7.0
-    assert float(ft.grad(f)(-1.0)) == 1.0
 
 
 def test_un_jitted_gradients_of_jnp_code_see_values():

@@ -6,7 +6,6 @@ expected, and of `ft`. What it returns is compared leaf by leaf.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -39,9 +38,6 @@ def loss(p, x, y):
 
 # --- optax ----------------------------------------------------------------------------------------
 
-OPTIMIZERS = "adabelief adadelta adafactor adam adan lamb lars lion noisy_sgd novograd radam sm3"
-CONTRIB = "cocob dadapt_adamw momo muon prodigy schedule_free_adamw"
-
 
 def two_steps(D: Any, optimizer: Any) -> Any:
     p, state = PARAMS, optimizer.init(PARAMS)
@@ -53,103 +49,55 @@ def two_steps(D: Any, optimizer: Any) -> Any:
     return p
 
 
-@pytest.mark.parametrize("of", ["optax", "contrib", "wrapped"])
-def test_optax(of):
+def test_optax():
     optax = library("optax")
-    made: dict[str, Any] = {}
-    if of == "wrapped":
-        decay = optax.exponential_decay(0.1, 2, 0.9)
-        made = {
-            "hyperparameters": optax.inject_hyperparams(optax.adam)(decay),
-            "finite": optax.apply_if_finite(optax.adam(0.1), 3),
-            "several": optax.MultiSteps(optax.adam(0.1), 2),
-            "line search": optax.lbfgs(),
-            "polyak": optax.polyak_sgd(),
-            "chain": optax.chain(
-                optax.clip_by_global_norm(0.1),
-                optax.add_noise(0.1, 0.5, 0),
-                optax.scale_by_schedule(optax.warmup_cosine_decay_schedule(0.0, 0.1, 2, 10)),
-                optax.ema(0.9),
-            ),
-        }
-    else:
-        module = optax if of == "optax" else optax.contrib
-        for name in (OPTIMIZERS if of == "optax" else CONTRIB).split():
-            if hasattr(module, name):
-                without = name in ("adafactor", "cocob", "momo", "momo_adam", "dadapt_adamw")
-                made[name] = getattr(module, name)(*() if without else (0.1,))
-    assert len(made) >= 6
+    decay = optax.exponential_decay(0.1, 2, 0.9)
+    made = {
+        "hyperparameters": optax.inject_hyperparams(optax.adam)(decay),
+        "finite": optax.apply_if_finite(optax.adam(0.1), 3),
+        "several": optax.MultiSteps(optax.adam(0.1), 2),
+        "line search": optax.lbfgs(),
+        "polyak": optax.polyak_sgd(),
+        "chain": optax.chain(
+            optax.clip_by_global_norm(0.1),
+            optax.add_noise(0.1, 0.5, 0),
+            optax.scale_by_schedule(optax.warmup_cosine_decay_schedule(0.0, 0.1, 2, 10)),
+            optax.ema(0.9),
+        ),
+        "factored": optax.adafactor(),
+        "orthogonal": optax.contrib.muon(0.1),
+        "momentum": optax.contrib.momo(),
+    }
     made = {name: optax.with_extra_args_support(one) for name, one in made.items()}
     same(lambda D: D.jit(lambda: {k: two_steps(D, o) for k, o in made.items()})())
-
-
-@pytest.mark.smoke
-def test_optax_differentially_private():
-    optax = library("optax")
-    private = optax.contrib.differentially_private_aggregate(1.0, 0.1, 0)
-
-    def step(D):
-        @D.jit
-        def updates(p, state):
-            per_example = D.grad(lambda p, x, y: loss(p, x[None], y[None]))
-            return private.update(D.vmap(per_example, (None, 0, 0))(p, X, Y), state, p)[0]
-
-        return updates(PARAMS, private.init(PARAMS))
-
-    same(step)
 
 
 # --- flax -----------------------------------------------------------------------------------------
 
 
-def linen_models() -> dict[str, Any]:
+def linen_model() -> Any:
     nn = library("flax.linen")
-
-    class Classifier(nn.Module):
-        @nn.compact
-        def __call__(self, x):
-            x = nn.relu(nn.BatchNorm(use_running_average=False)(nn.Dense(5)(x)))
-            x = nn.Dropout(0.3, deterministic=False)(nn.LayerNorm()(x))
-            return nn.remat(nn.Dense)(2)(x)
 
     class Block(nn.Module):
         @nn.compact
         def __call__(self, carry, _):
             return nn.tanh(nn.Dense(3)(carry)), None
 
-    class Scanned(nn.Module):
+    class Classifier(nn.Module):
         @nn.compact
         def __call__(self, x):
             options = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}}
-            return nn.scan(Block, length=3, **options)()(x, None)[0]
+            x = nn.scan(Block, length=3, **options)()(x, None)[0]
+            x = nn.relu(nn.BatchNorm(use_running_average=False)(nn.Dense(5)(x)))
+            x = nn.Dropout(0.3, deterministic=False)(nn.LayerNorm()(x))
+            return nn.remat(nn.Dense)(2)(x)
 
-    pool = functools.partial(nn.avg_pool, window_shape=(2, 2))
-    conv = nn.Sequential([nn.Conv(3, (3, 3)), nn.gelu, pool, nn.GroupNorm(num_groups=1)])
-    sequence = jnp.arange(24.0).reshape(2, 4, 3) / 9
-    return {
-        "classifier": (Classifier(), X),
-        "convolution": (conv, jnp.arange(72.0).reshape(1, 6, 6, 2) / 72),
-        "attention": (nn.MultiHeadDotProductAttention(2, qkv_features=4), sequence),
-        "LSTM": (nn.RNN(nn.OptimizedLSTMCell(4)), sequence),
-        "GRU": (nn.RNN(nn.GRUCell(4)), sequence),
-        "embedding": (nn.Embed(7, 3), jnp.array([1, 2, 3])),
-        "scanned": (Scanned(), X),
-    }
+    return Classifier()
 
 
-_MORE = ["convolution", "attention", "LSTM", "GRU", "embedding", "scanned"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("classifier", marks=pytest.mark.smoke),
-        *[pytest.param(name, marks=pytest.mark.sweep) for name in _MORE],
-    ],
-)
-def test_linen(name):
-    model, x = linen_models()[name]
-    keys = {"params": KEY, "dropout": KEY}
+@pytest.mark.smoke
+def test_linen():
+    model, keys = linen_model(), {"params": KEY, "dropout": KEY}
 
     def trained(D):
         def run(x):
@@ -162,7 +110,7 @@ def test_linen(name):
 
             return D.value_and_grad(cost, has_aux=True)(variables["params"])
 
-        return D.jit(run)(x)
+        return D.jit(run)(X)
 
     same(trained)
 
@@ -231,24 +179,6 @@ def test_equinox():
 
 
 @pytest.mark.sweep
-def test_primitives_of_equinox():
-    eqx, internal = library("equinox"), library("equinox.internal")
-
-    def powers(x):
-        step = lambda c: (c[0] + 1, jnp.sin(c[1]) * x)  # noqa: E731
-        options = {"max_steps": 4, "kind": "checkpointed", "checkpoints": 2}
-        return internal.while_loop(lambda c: c[0] < 3, step, (0, x), **options)[1]
-
-    def total(x):
-        checked = eqx.error_if(x, jnp.any(x < -9), "below")
-        return jnp.sum(x * internal.unvmap_any(checked > 0.4) + internal.noinline(jnp.sin)(x) + powers(x))
-
-    for way in (lambda f: f, ft.interop.from_jax):
-        same(lambda D, way=way: D.jit(D.vmap(D.grad(total if D is jax else way(total))))(X))
-    with pytest.raises(Exception, match="below"):
-        jax.block_until_ready(ft.jit(total)(X - 99))
-
-
 def test_haiku():
     hk = library("haiku")
     seed = jax.random.PRNGKey(0)
@@ -281,8 +211,7 @@ def test_haiku():
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("adjoint", ["RecursiveCheckpointAdjoint", "BacksolveAdjoint"])
-def test_diffrax(adjoint):
+def test_diffrax():
     diffrax = library("diffrax")
     term = diffrax.ODETerm(lambda t, y, a: -a * y)
 
@@ -296,7 +225,6 @@ def test_diffrax(adjoint):
             jnp.array([1.0, 2.0]),
             args=a,
             stepsize_controller=diffrax.PIDController(1e-4, 1e-5),
-            adjoint=getattr(diffrax, adjoint)(),
         )
         return jnp.sum(found.ys)
 
@@ -317,22 +245,10 @@ def test_lineax_and_optimistix():
     same(lambda D: (D.jit(D.grad(solve))(matrix), D.jit(D.grad(root))(1.5)))
 
 
-@pytest.mark.sweep
-def test_jaxopt():
-    jaxopt = library("jaxopt")
-    descent = jaxopt.GradientDescent(lambda x, a: jnp.sum((x - a**2) ** 2), maxiter=50, implicit_diff=True)
-    lbfgs = jaxopt.LBFGS(lambda x, a: jnp.sum((x - a) ** 2), maxiter=10)
-
-    def run(D):
-        implicit = D.grad(lambda a: jnp.sum(descent.run(jnp.zeros(2), a).params))
-        return D.jit(lambda a: (implicit(a), lbfgs.run(jnp.zeros(2), a).params))(jnp.array([1.0, 2.0]))
-
-    same(run)
-
-
 # --- distributions, assertions --------------------------------------------------------------------
 
 
+@pytest.mark.sweep
 def test_distributions():
     numpyro, distrax = library("numpyro"), library("distrax")
     dist = numpyro.distributions

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
@@ -68,17 +65,6 @@ def test_linear_transpose_of_while_loop():
     np.testing.assert_allclose(
         ft.jit(ft.vmap(lambda y, z: ft.linear_transpose(f, X[0])((y, z))[0]))(X, X[::-1])[1], want, rtol=1e-5
     )
-
-
-def test_what_does_not_change_in_a_loop_is_not_stacked():
-    big = jax_numpy.ones((50, 50))
-
-    def f(w, x):
-        return lax.scan(lambda c, r: (ft_numpy.tanh(ft_numpy.sin(w) @ c) + r, None), x[0], x)[0].sum()
-
-    program = ft.make_ir(ft.grad(f))(big, jax_numpy.ones((9, 50)))
-    loops = [e for e in program.equations if e.primitive.name == "scan"]
-    assert all(v.type.shape[1:] != (50, 50) for e in loops for v in e.outputs)
 
 
 def _transformed_keys(ft, random, lax):
@@ -198,25 +184,6 @@ def test_nodes_that_check_their_children():
     last, each = lax.scan(lambda c, x: (Checked(c.x * x), Checked(c.x)), Checked(1.0), X[0] + 1)
     np.testing.assert_allclose(last.x, (X[0] + 1).prod(), rtol=1e-6)
     assert each.x.shape == (3,)
-
-
-@pytest.mark.long
-def test_functions_and_what_they_close_over_are_freed():
-    class Big:
-        pass
-
-    def run():
-        big = Big()
-        lax.scan(lambda c, x: (big and c + x, None), ft_numpy.float32(0), X[0])
-        lax.fori_loop(0, 2, lambda i, c: big and c * 2, 1.0)
-        lax.map(lambda x: big and x, X[0], batch_size=2)
-        lax.cond(True, lambda c: big and c, lambda c: c * 2, 1.0)
-        ft.grad(ft.checkpoint(lambda x: big and x * x))(1.0)
-        return weakref.ref(big)
-
-    alive = run()
-    gc.collect()
-    assert alive() is None
 
 
 def test_a_loop_is_traced_once_for_a_function_given_again():

@@ -39,10 +39,6 @@ def by_while(n: Any, w: Any, v: Any) -> Any:
     return v, u
 
 
-def by_fori(n: Any, w: Any, v: Any) -> Any:
-    return lax.fori_loop(-n, 0, lambda i, c: step(jnp, i + 0.0 + n, w, *c), (v, jnp.ones(3) * w[0]))
-
-
 def in_blocks(n: Any, w: Any, v: Any) -> Any:
     """A loop in a loop: n steps in blocks of 8, the last one short."""
 
@@ -78,11 +74,7 @@ def in_python(n: int, w: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, list[np
     return out, [dw, dv]
 
 
-WAYS: dict[str, Callable[..., Any]] = {
-    "while_loop": by_while,
-    "fori_loop": by_fori,
-    "loops in a loop": in_blocks,
-}
+WAYS: dict[str, Callable[..., Any]] = {"while_loop": by_while, "loops in a loop": in_blocks}
 
 
 def both_ways(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,19 +107,3 @@ def test_examples_of_different_numbers_of_steps_at_once():
         outs, cotangents = ft.jit(ft.vmap(both_ways(by_while), (0, None, None)))(ns, np.full(3, SCALE), V)
         for n, out, dw, dv in zip(ns, outs, *cotangents, strict=True):
             assert_right(n, out, [dw, dv])
-
-
-def test_forward_mode_of_every_number_of_steps():
-    """The tangents along which the cotangents say what comes."""
-    with jax.enable_x64(True):
-        along = np.array([0.3, -1.0, 0.5]), np.array([1.0, 0.2, -0.7])
-
-        @ft.jit
-        def run(n: Any, w: Any, v: Any) -> Any:
-            return ft.jvp(lambda w, v: jnp.stack(by_while(n, w, v)), (w, v), along)[1]
-
-        for n in STEPS:
-            _, back = in_python(n, np.full(3, SCALE), V)
-            want = sum(np.dot(c, t) for c, t in zip(back, along, strict=True))
-            found = np.sum(SEEDS * run(n, np.full(3, SCALE), V))
-            assert found == pytest.approx(want, rel=1e-8, abs=1e-12)

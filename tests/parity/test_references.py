@@ -59,19 +59,6 @@ def to_which_gradients_are_added(m: Any, x: Any) -> Any:
     return (refs[0][...] * refs[1][...]).sum() + first
 
 
-def frozen(m: Any, x: Any) -> Any:
-    ref = jax.new_ref(x)
-    ref[0] += 3.0
-    return jax.ref.freeze(ref).prod()
-
-
-def of_integers(m: Any, x: Any) -> Any:
-    count = jax.new_ref(J.zeros((), int))
-    for y in x:
-        count[...] += (y > 0).astype(int)
-    return count[...] * x.sum()
-
-
 def in_scan(m: Any, x: Any) -> Any:
     ref = jax.new_ref(J.zeros(3))
 
@@ -170,8 +157,6 @@ ROWS = [
     by_views,
     at_traced_places,
     to_which_gradients_are_added,
-    frozen,
-    of_integers,
     in_scan,
     in_jaxs_scan,
     in_fori_loop,
@@ -300,45 +285,6 @@ def test_an_error_about_mapped_references_names_the_users_function():
 def written(own: Any, x: Any) -> Any:
     own[...] = x
     return x
-
-
-@pytest.mark.parametrize("jit", [jax.jit, ft.jit])
-def test_jaxs_vmap_and_grad_inside_take_references(jit):
-    def f(x: Any) -> Any:
-        own, common = jax.new_ref(J.outer(x, x)), jax.new_ref(x)
-
-        def one(own: Any, y: Any, common: Any) -> Any:
-            own[...] = own[...] * y + common[...]
-            return own[0]
-
-        out = jax.vmap(one, (0, 0, None))(own, x, common)
-        g = jax.grad(lambda y, r: (y * r[...]).sum())(x, common)
-        return out + own[...] @ g
-
-    same(jit(f)(X), f(X))
-
-
-def cotangents(m: Any, jit: Any) -> Any:
-    """A rule that writes the cotangent that comes by: JAX's guide to references."""
-
-    @jax.custom_vjp
-    def stash(ref: Any, x: Any) -> Any:
-        return x
-
-    def backward(ref: Any, g: Any) -> Any:
-        ref[...] = g
-        return None, g
-
-    stash.defvjp(lambda ref, x: (x, ref), backward)
-    ref = jax.new_ref(0.0)
-    slope = jit(lambda x: m.grad(lambda x: J.sin(stash(ref, J.sin(x))))(x))(1.0)
-    return slope, ref[...]
-
-
-def test_a_rule_of_a_custom_vjp_writes_to_a_reference():
-    want = cotangents(jax, jax.jit)
-    jax.tree.map(same, cotangents(ft, ft.jit), want)
-    jax.tree.map(same, cotangents(ft, lambda f: f), want)
 
 
 def test_a_reference_of_ours_and_its_trace_may_be_jaxs():

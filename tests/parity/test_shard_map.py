@@ -185,23 +185,6 @@ else:
                 run(ft.shard_map(lambda x: x * 2, **how))(X)
         same(ft.jit(ft.shard_map(lambda x: x, **how, check_vma=False))(X), X[:4])
 
-    def test_one_of_jax_s_is_an_operation_of_its_own():
-        """By from_jax: the devices of its mesh are those of the program that holds it."""
-
-        def f(x):
-            def part(x):
-                return jax.lax.psum(jax_numpy.tanh(x).sum(), "i") * x * jax.lax.axis_index("i")
-
-            return jax.shard_map(part, mesh=mesh(), in_specs=P("i"), out_specs=P("i"))(x)
-
-        def every(m, f):
-            return m.jit(lambda x: (f(x), m.grad(loss(f))(x), m.vmap(f)(m.numpy.stack([x, x / 2]))))
-
-        ours, want = ft.interop.from_jax(f), every(jax, f)(X)
-        same(every(ft, ours)(X), want)
-        for found in (ours(X), *ft.interpret(ft.make_ir(ours)(X), X)):
-            same(found, want[0])
-
     def test_misuse():
         def call(f=lambda x: x, **how):
             ft.jit(ft.shard_map(f, **{"mesh": mesh(), "in_specs": P("i"), "out_specs": P("i")} | how))(X)
@@ -242,31 +225,6 @@ else:
         with pytest.raises(ValueError, match="mesh cannot be empty"):
             ft.jit(ft.shard_map(lambda x: x, in_specs=P("i"), out_specs=P("i")))(X)
 
-    def test_a_mesh_with_explicit_axes():
-        explicit = jax.make_mesh((4, 2), ("i", "j"))
-        x = jax.device_put(X, jax.NamedSharding(explicit, P("i")))
-
-        def part(n):
-            return lambda x: x * n.sin(x).sum() + lax.axis_index("i")
-
-        def steps(f):
-            return lambda x: jax.lax.scan(lambda c, _: (f(c), None), x, length=3)[0]
-
-        def every(m, *functions):
-            return m.jit(lambda x: [(f(x), steps(f)(x), m.vmap(f)(x[None])[0]) for f in functions])
-
-        with jax.set_mesh(explicit):
-            of_x = {"in_specs": P("i"), "out_specs": P("i")}
-            theirs = jax.shard_map(part(jax_numpy), **of_x)
-            ours = [ft.shard_map(part(ft_numpy), **of_x, **over) for over in ({}, {"mesh": explicit})]
-            want = every(jax, theirs)(x) * 3
-            same(every(ft, *ours, theirs)(x), want)
-            same(ours[0](x), want[0][0])
-            g = ft.shard_map(lambda x: jax.lax.psum((x**2).sum(), ("i",)), in_specs=P("i"), out_specs=P())
-            for transform in (lambda f: ft.jit(ft.grad(f)), ft.grad):
-                same(transform(g)(x), 2 * X)
-            same(ft.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, P("i")))(x), 2 * X)
-
     @pytest.mark.parametrize("library", [jax, ft])
     def test_shardings_of_a_jitted_function_inside_of_another(library):
         places = [jax.NamedSharding(mesh(), P(*axes)) for axes in (("i",), (None, "j"))]
@@ -282,13 +240,6 @@ else:
             assert a.sharding.is_equivalent_to(b.sharding, 2)
         with pytest.raises(ValueError, match="out_shardings"):
             ft.jit(lambda x: library.jit(jax_numpy.sin, out_shardings=(places, places))(x))(X)
-
-    def test_spmd_axis_name_lays_the_batch_out():
-        sharding = jax.sharding.NamedSharding(mesh(), P("j"))
-        f = ft.vmap(lambda x: lax.with_sharding_constraint(x * 2, sharding), spmd_axis_name="i")
-        got = ft.jit(f)(X)
-        assert got.sharding.is_equivalent_to(jax.sharding.NamedSharding(mesh(), P("i", "j")), 2)
-        same(got, X * 2)
 
     @pytest.mark.parametrize("around", [lambda: mesh(), lambda: jax.set_mesh(mesh())])
     @pytest.mark.filterwarnings("ignore:.*with mesh")

@@ -416,7 +416,7 @@ FAILING = """
     import sys
 
     def fail(what):
-        raise {"error": ValueError, "exit": SystemExit, "stop": KeyboardInterrupt}[what]("bye")
+        raise {"error": ValueError, "stop": KeyboardInterrupt}[what]("bye")
 
     if len(sys.argv) > 2:
         sys.excepthook = lambda kind, error, tb: print(kind, tb.tb_frame.f_code.co_name)
@@ -424,12 +424,12 @@ FAILING = """
 """
 
 
-@pytest.mark.parametrize("words", [("error",), ("error", "hook"), ("exit",), ("stop",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("error",), ("error", "hook"), ("stop",)], ids=" ".join)
 def test_ends_and_tracebacks(tmp_path, words):
     written(tmp_path, failing=FAILING, broken="x = = 1")
     alone, ours = [python("failing.py", *words, cwd=tmp_path, ours=o) for o in (False, True)]
     assert (ours.returncode, ours.stdout, ours.stderr) == (alone.returncode, alone.stdout, alone.stderr)
-    assert ours.returncode == {"error": 1, "exit": 1, "stop": -signal.SIGINT}[words[0]]
+    assert ours.returncode == {"error": 1, "stop": -signal.SIGINT}[words[0]]
 
 
 def test_wrong_scripts(tmp_path):

@@ -11,65 +11,8 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from tests.parity.indices import MASK2, SHAPE, I, data
+from tests.parity.indices import MASK2, I, data
 from tests.support.closeness import assert_close
-
-TAKES = [
-    {},
-    {"axis": 0},
-    {"axis": 1},
-    {"axis": -1},
-    {"axis": 0, "mode": "clip"},
-    {"axis": 1, "mode": "wrap"},
-    {"axis": 0, "mode": "fill", "fill_value": 7.0},
-    {"mode": "wrap"},
-    {"axis": 2, "indices_are_sorted": True, "unique_indices": True},
-]
-
-
-def test_take():
-    x = jnp.asarray(data())
-    indices = [np.array([0, -1, 2]), np.array([[9], [-9]]), np.array(1), 1, np.array([], int)]
-
-    def run(library: Any, x: Any) -> list[Any]:
-        return [library.take(x, library.asarray(i), **how) for how in TAKES for i in indices]
-
-    def back(library: Any, numpy: Any) -> Any:
-        v = [jnp.ones(y.shape) for y in wanted]
-        return library.jit(lambda x: library.vjp(lambda x: run(numpy, x), x)[1](v))(x)
-
-    wanted = jax.jit(run, static_argnums=0)(jnp, x)
-    assert_close(ft.jit(run, static_argnums=0)(fnp, x), wanted, 0)
-    assert_close(fnp.take(x, indices[0], axis=1), wanted[10], 0)
-    assert_close(back(ft, fnp), back(jax, jnp), 1e-6)
-
-
-def test_take_along_axis():
-    x = jnp.asarray(data())
-    rng = np.random.default_rng(3)
-    cases: list[Any] = []
-    for axis in (0, 1, -1):
-        for shape in (SHAPE, (1, 4, 3), (5, 1, 1), (1, 1, 1), (5, 4, 1)):
-            shape = tuple(2 if d == axis % 3 else n for d, n in enumerate(shape))
-            mode = (None, "clip")[len(cases) % 2]
-            cases.append((rng.integers(-4, 6, size=shape), axis, mode))
-
-    def run(library: Any, x: Any) -> list[Any]:
-        return [library.take_along_axis(x, i, axis, mode) for i, axis, mode in cases]
-
-    wanted = jax.jit(run, static_argnums=0)(jnp, x)
-    assert_close(ft.jit(run, static_argnums=0)(fnp, x), wanted, 0)
-    assert_close(fnp.take_along_axis(x, *cases[0]), wanted[0], 0)
-    i = np.argsort(data(), 1)
-    assert_close(fnp.take_along_axis(x, i, 1), np.sort(data(), 1), 0)
-    assert_close(fnp.take_along_axis(x[:1], i, 1), jnp.take_along_axis(x[:1], i, 1), 0)
-    assert_close(
-        fnp.take_along_axis(x, np.array([3, 59, 60]), None),
-        jnp.take_along_axis(x, np.array([3, 59, 60]), None),
-        0,
-    )
-    g = ft.jit(ft.grad(lambda x: (fnp.take_along_axis(x, i[:, :2], 1) ** 2).sum()))(x)
-    assert_close(g, jax.grad(lambda x: (jnp.take_along_axis(x, i[:, :2], 1) ** 2).sum())(x), 1e-6)
 
 
 def test_nonzero():

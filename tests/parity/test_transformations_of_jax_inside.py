@@ -146,24 +146,3 @@ def test_what_is_not_mapped_stays_a_number_or_an_array_of_numpy(value):
             mapped = call(lambda x, vmap=vmap: vmap(scaled, in_axes=(0, None))(x, value))
             np.testing.assert_array_equal(mapped(X), want)
     assert set(kinds) == {type(value)}
-
-
-def test_the_forward_mode_of_a_custom_vjp_is_its_transpose():
-    """JAX refuses it; ours has the rule. One operand may be used twice, or be a residual too."""
-
-    @jax.custom_vjp
-    def product(x, y):
-        return jnp.sin(x) * y
-
-    product.defvjp(
-        lambda x, y: (product(x, y), (x, y)), lambda r, g: (g * jnp.cos(r[0]) * r[1], g * jnp.sin(r[0]))
-    )
-    for f in (lambda x: product(x, x), lambda x: product(x, 2 * x), lambda x: product(x, 3.0)):
-        wanted = ft.grad(f)(0.7)
-        for push in (
-            lambda x, f=f: jax.jvp(f, (x,), (1.0,))[1],
-            lambda x, f=f: jax.linearize(f, x)[1](1.0),
-            lambda x, f=f: jax.jacfwd(f)(x),
-        ):
-            assert_close(ft.jit(push)(0.7), wanted, 1e-6)
-            assert_close(ft.vmap(push)(jnp.full(2, 0.7)), jnp.full(2, wanted), 1e-6)

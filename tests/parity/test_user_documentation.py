@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import errors, lax
+from functrans import lax
 
 pytestmark = pytest.mark.smoke
 
@@ -59,23 +59,6 @@ def test_windows_at_computed_starts():
         found, want = ours(rows, cube, i), theirs(rows, cube, i)
         jax.tree.map(np.testing.assert_array_equal, found, want)
         assert [y.dtype for y in jax.tree.leaves(found)] == [y.dtype for y in jax.tree.leaves(want)]
-
-
-def test_linear_functions_are_pytrees():
-    def slope(x):
-        return ft.linearize(jnp.sin, x)[1]
-
-    def turned(w):
-        return ft.linear_transpose(lambda x: (w * x).sum(), w)
-
-    np.testing.assert_allclose(ft.jit(slope)(1.0)(2.0), 2 * np.cos(1.0), rtol=1e-6)
-    np.testing.assert_allclose(ft.jit(lambda f, x: f(x))(slope(1.0), 2.0), 2 * np.cos(1.0), rtol=1e-6)
-    slopes = ft.vmap(slope)(jnp.arange(2.0))
-    np.testing.assert_allclose(ft.vmap(lambda f: f(1.0))(slopes), np.cos([0.0, 1.0]), rtol=1e-6)
-    w = np.arange(3.0, dtype=np.float32)
-    np.testing.assert_array_equal(ft.jit(lambda f, y: f(y))(turned(w), 2.0)[0], 2 * w)
-    np.testing.assert_array_equal(ft.grad(lambda w: turned(w)(2.0)[0].sum())(w), [2, 2, 2])
-    assert not jax.tree.leaves(ft.linear_transpose(lambda x: 2 * x, 1.0))
 
 
 def test_a_rule_with_a_loop_that_its_cotangent_ends():
@@ -170,14 +153,6 @@ def test_scopes_in_loops_warn_of_nothing():
         np.testing.assert_array_equal(ft.jit(f)(1.5), np.full(5, 2.5**3))
 
 
-def test_a_jitted_function_as_a_partial_has_a_named_function():
-    def step(x):
-        return x
-
-    assert ft.jit(step).func.__name__.endswith("step")
-    assert isinstance(errors.NotLinear("..."), TypeError)
-
-
 def test_jacobians_of_integers_are_zeros():
     def f(x):
         return jnp.argmax(x), x * 2, jnp.sum(x > 0).astype("uint8")
@@ -225,6 +200,8 @@ def test_forward_mode_of_rules_that_are_not_linear():
 
 
 def test_partials_have_the_names_of_their_functions():
+    assert ft.jit(lambda x: x).func.__name__.endswith("<lambda>")  # a jitted function is a partial
+
     def scaled(x, n):
         return x * n
 

@@ -18,7 +18,6 @@ from functrans import errors, trace
 from functrans.backends import xla
 from functrans.ir.text import with_nested
 from tests.support.closeness import assert_close
-from tests.support.extras import library
 from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
 
 # --- effects --------------------------------------------------------------------------------------
@@ -173,21 +172,6 @@ def test_what_is_derived_is_kept_by_the_program(monkeypatch):
     assert not made
 
 
-# --- ours around JAX around ours ------------------------------------------------------------------
-
-
-@OURS
-@pytest.mark.smoke
-def test_jax_functions_of_ours_inside_of_ours(world):
-    cube = world.jit(lambda x: world.np.sin(x) ** 3)
-    expected = lambda x: jnp.sin(x) ** 3  # noqa: E731
-    imported = ft.interop.from_jax(jax.grad(cube))
-    assert_close(ft.grad(imported)(0.3), jax.grad(jax.grad(expected))(0.3), 2e-5)
-    assert_close(ft.jit(ft.vmap(imported))(X), jax.vmap(jax.grad(expected))(X), 2e-5)
-    mapped = ft.interop.from_jax(jax.vmap(jax.hessian(cube)))
-    assert_close(ft.jit(mapped)(X), jax.vmap(jax.hessian(expected))(X), 2e-5)
-
-
 # --- misuse ---------------------------------------------------------------------------------------
 
 
@@ -239,25 +223,3 @@ def test_where_a_nan_is_made(world):
     with jax.debug_nans(True), pytest.raises(FloatingPointError) as caught:
         grad(-(X**2))
     assert Path(__file__).name in str(caught.value)
-
-
-# --- libraries ------------------------------------------------------------------------------------
-
-
-@OURS
-def test_a_layer_of_equinox(world):
-    eqx = library("equinox")
-
-    class Layer(eqx.Module):
-        w: jax.Array
-        run: Any = eqx.field(static=True)
-
-        def __call__(self, x: Any) -> Any:
-            return self.run(x, self.w)
-
-    def results(w: World) -> Any:
-        layer = Layer(M, w.jit(lambda x, m: w.np.tanh(x @ m)))
-        step = eqx.filter_jit(eqx.filter_grad(lambda layer, x: jnp.sum(layer(x))))
-        return step(layer, X).w, eqx.filter_vmap(layer)(M)
-
-    assert_same(results(world), results(JAX))

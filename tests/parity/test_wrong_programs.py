@@ -10,6 +10,7 @@ import pytest
 
 import functrans as ft
 from functrans import errors
+from functrans.experimental.jet import jet
 from functrans.trace import state
 from tests.parity import collective_functions
 from tests.parity.collective_functions import X
@@ -29,7 +30,33 @@ def root(**changes: Any) -> dict[str, Any]:
     return {**given, "tangent_solve": lambda g, y: y, **changes}
 
 
-@pytest.mark.parametrize("section", ["axis names", "loops", "solvers", "indices", "arguments"])
+def by_jvp(m: Any, rule: Any, fun: Any = lambda x: (x, x)) -> Any:
+    f = m.custom_jvp(fun)
+    f.defjvp(rule)
+    return f
+
+
+def fwd(x: Any, y: Any) -> Any:
+    return x["a"] * y, (x, y)
+
+
+def by_vjp(m: Any, forward: Any, backward: Any) -> Any:
+    f = m.custom_vjp(lambda x, y: x["a"] * y)
+    f.defvjp(forward, backward)
+    return lambda x: f({"a": x}, 2.0)
+
+
+def by_vmap(m: Any, rule: Any) -> Any:
+    f = m.custom_batching.custom_vmap(lambda x: x)
+    f.def_vmap(rule)
+    return f
+
+
+HELPERS = {f.__name__: f for f in (system, root, by_jvp, fwd, by_vjp, by_vmap)}
+SECTIONS = ["axis names", "loops", "solvers", "indices", "arguments", "rules", "Taylor mode"]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
 def test_wrong_programs(section: str):
     def check(row: Row) -> None:
         _, kind, words, *jax_differs = row.fields
@@ -42,7 +69,7 @@ def test_wrong_programs(section: str):
             raise AssertionError(f"{m.__name__} does it")
 
         def program(m: Any, A: Any) -> Any:
-            names = {"ft": m, "lax": m.lax, "jnp": m.numpy, "jit": m.jit, "system": system, "root": root}
+            names = {"ft": m, "lax": m.lax, "jnp": m.numpy, "jit": m.jit, "jet": jet, **HELPERS}
             return row.function("A", {**vars(collective_functions), **names}, 0)(A)
 
         def jitted(m: Any) -> Any:

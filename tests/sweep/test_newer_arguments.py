@@ -44,13 +44,3 @@ def test_results_lie_where_they_are_wanted(name, rows):
     if NEWER:
         for x, y in zip(plain, jax.tree.leaves(run(jax, None)), strict=True):
             assert_array_equal(x, y)
-
-
-def test_log2_and_one_minus_square():
-    x = np.array([0.0, 0.25, 1.0, 3.0], np.float32)
-    with np.errstate(divide="ignore"):
-        assert_allclose(ft.lax.log2(x), np.log2(x), rtol=1e-6)
-    assert_allclose(ft.lax.one_minus_square(x), 1 - x**2, atol=1e-6)
-    assert_allclose(ft.lax.one_minus_square(np.float32(1 - 2**-20)), 2**-19 - 2**-40, rtol=1e-7)
-    assert_allclose(ft.grad(ft.lax.log2)(2.0), 1 / (2 * np.log(2)), rtol=1e-6)
-    assert_allclose(ft.grad(ft.lax.one_minus_square)(3.0), -6.0)

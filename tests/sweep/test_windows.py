@@ -15,41 +15,6 @@ from tests.support.closeness import assert_close
 from tests.support.versions import QUICK
 
 X = np.random.default_rng(0).normal(size=(7, 9)).astype(np.float32)
-WINDOWS: list[dict[str, Any]] = [
-    {"window_dimensions": (2, 3), "window_strides": (2, 1), "padding": "SAME"},
-    {"window_dimensions": (2, 3), "padding": ((1, 0), (2, 3)), "base_dilation": (2, 3)},
-    {
-        "window_dimensions": (2, 3),
-        "window_strides": (1, 2),
-        "padding": "SAME_LOWER",
-        "window_dilation": (3, 2),
-    },
-]
-FOLDS = {"add": 0.0, "max": -np.inf, "min": np.inf, "mul": np.float32(1)}
-
-
-@pytest.mark.parametrize("window", WINDOWS, ids=["strides", "base dilation", "window dilation"])
-def test_values_and_derivatives(window: dict[str, Any]):
-    """Forward mode is JAX's; reverse mode is the same number where JAX has none."""
-
-    def folded(library: Any, x: Any) -> list[Any]:
-        return [
-            library.reduce_window(x, start, getattr(library, name), **window) for name, start in FOLDS.items()
-        ]
-
-    def total(x: Any) -> Any:
-        return sum(jnp.sum(jnp.tanh(y)) for y in folded(lax, x))
-
-    def their_total(x: Any) -> Any:
-        return sum(jax.numpy.sum(jax.numpy.tanh(y)) for y in folded(jax.lax, x))
-
-    dx = np.cos(X)
-    found = ft.jit(lambda x: (folded(lax, x), ft.jvp(total, (x,), (dx,))[1], ft.grad(total)(x)))(X)
-    theirs = lambda x: (folded(jax.lax, x), jax.jvp(their_total, (x,), (dx,))[1])  # noqa: E731
-    wanted = jax.jit(theirs, compiler_options=QUICK)(X)
-    assert_close(found[0], wanted[0], 1e-5)
-    assert_close(found[1], wanted[1], 1e-4)
-    assert_close(np.sum(np.asarray(found[2]) * dx), wanted[1], 1e-4)
 
 
 def test_the_gradient_of_the_sum_of_window_sums():
@@ -124,23 +89,6 @@ def test_whole_axes_are_folded_by_any_computation():
     assert_close(largest(lax, jnp, x), theirs[0], 0.0)
     assert_close(mapped, np.stack([x.max((0, 2)), (-x).max((0, 2))]), 0.0)
     assert_close(slope, (x == x.max((0, 2), keepdims=True)).astype(np.float32), 0.0)
-
-
-def test_a_computation_with_functions_and_closed_over_numbers():
-    scale = jax.numpy.float32(0.5)
-
-    def folded(library: Any, numpy: Any, x: Any) -> Any:
-        def join(a: Any, b: Any) -> Any:
-            return numpy.logaddexp(a, b + scale * 0)
-
-        return library.reduce_window(x, np.float32(-np.inf), join, (7, 9))
-
-    def value(x: Any) -> Any:
-        return folded(lax, jnp, x)[0, 0]
-
-    found, weights = ft.jit(ft.value_and_grad(value))(X)
-    assert_close(found, np.log(np.exp(X).sum()), 1e-5)
-    assert_close(weights, np.exp(X) / np.exp(X).sum(), 1e-5)
 
 
 def test_shapes():
