@@ -31,6 +31,7 @@ from functrans.runtime import import_module
 
 _OURS = "functrans"
 _JAXS = "jax"
+_NAMES = "functrans.jax_names"  # JAX's names for type checkers; they are handed on as all others
 # package -> how its functions of JAX are made ours: the name of a function of `runtime`
 _MADE_OURS = {"tree": "checked"} | dict.fromkeys(
     ("image", "lax", "nn", "numpy", "ops", "random", "scipy"), "delegated"
@@ -80,7 +81,7 @@ class lazily:
         if globals is not self._namespace:  # another thread imports something else
             return self._import(name, globals, locals, fromlist, level)
         if fromlist == ("*",):
-            if name != _name_of_twin(self._package):
+            if name not in (_name_of_twin(self._package), _NAMES):
                 self._homes.append(name)
             return SimpleNamespace(__all__=())
         return SimpleNamespace(**{x: _Named(name, x) for x in fromlist})

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 
@@ -55,6 +56,11 @@ def test_what_type_checkers_read_is_what_is_loaded(package):
                 named = getattr(import_module(str(node.module)), alias.name)
                 assert getattr(loaded, "__wrapped__", loaded) is getattr(named, "__wrapped__", named)
             assert alias.asname in shown.__all__
+
+
+@pytest.mark.parametrize("name", ["image", "ops", "scipy", "scipy.linalg"])
+def test_modules_that_fall_back_to_jaxs_are_ours(name):
+    assert attrgetter(name)(ft) is import_module(f"functrans.{name}")
 
 
 @pytest.mark.parametrize("package", STARRED)
