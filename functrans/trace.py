@@ -21,7 +21,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from math import isfinite
 from typing import Any, NamedTuple
@@ -403,13 +403,19 @@ def _on_new_stack(run: Callable[[], Program]) -> Program:
     around = state.__dict__.copy()
     adopt = jax_trace.for_new_thread()
 
-    def work() -> Program:
+    done: Future[Program] = Future()
+
+    def work() -> None:
         state.__dict__.update(around)
         adopt()
-        return run()
+        try:
+            done.set_result(run())
+        except BaseException as error:  # raised again in the caller's thread
+            done.set_exception(error)
 
-    with ThreadPoolExecutor(1, "functrans-stage") as thread:
-        return thread.submit(contextvars.copy_context().run, work).result()
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work,), name="functrans-stage", daemon=True).start()
+    return done.result()
 
 
 def evaluate(

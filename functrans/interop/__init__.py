@@ -1,7 +1,5 @@
 """Interoperation of functrans and JAX. `from_jax` is loaded on first use."""
 
-from __future__ import annotations
-
 from functrans.loading import lazily as _lazily
 
 with _lazily(__name__):

@@ -26,7 +26,7 @@ from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.families import add, mul
 from functrans.primitives.shape.joining import iota, stack
-from functrans.trace import AnyTracer, concrete_value, is_jax_tracer, literal, typeof
+from functrans.trace import AnyTracer, concrete_value, is_jax_tracer, literal, staging_trace, typeof
 from functrans.trace import full as filled
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
 
@@ -107,7 +107,8 @@ def _array(object: Any, dtype: Any) -> Any:
     if object is None:  # of JAX's class
         raise invalid("array", "None is not an array or a number", "Use jnp.nan for a missing number.")
     if object.__class__ is int and to is not None:  # it may fit in the dtype only, or not at all
-        return _nested(object, to)
+        made = _nested(object, to)
+        return made if staging_trace() is None else filled(object, ArrayType((), to))
     if isinstance(object, _BUFFERS) or (
         hasattr(object, "__array__") and not isinstance(object, (jax.Array, np.ndarray, np.generic))
     ):
@@ -142,8 +143,11 @@ def _nested(items: Any, dtype: Any) -> Any:
         if dtype_class(to) in INTEGERS:
             return captured(np.array(items, to))
         made = np.array(items)
-        if made.dtype.hasobject and any(x is None for x in made.flat):
-            raise TypeError  # of floats it would be a NaN
+        if made.dtype.hasobject:
+            if any(x is None for x in made.flat):
+                raise TypeError  # of floats it would be a NaN
+            if all(isinstance(x, int) for x in made.flat):  # of more than 64 bits
+                made = made.astype(np.float64)
         return captured(made.astype(to))
     except TypeError:
         strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))

@@ -5,8 +5,6 @@ them in order, as `ft.jit` does before lowering to XLA. `explain` reports what e
 are loaded when the first program is compiled.
 """
 
-from __future__ import annotations
-
 from functrans.loading import lazily as _lazily
 
 with _lazily(__name__):

@@ -24,6 +24,7 @@ from jax._src.core import DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr
 
 from functrans import errors
 from functrans.caching import Cache, CachePerFunction
+from functrans.flags import flags
 from functrans.ir.program import PRIMITIVES, Literal, Program, hoist_constants
 from functrans.ir.source import Source, is_users
 from functrans.ir.types import ArrayType, float0, is_inexact
@@ -276,14 +277,15 @@ def exactly(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
 
 
 # closed jaxpr -> its program, and the values of the program's first inputs
-_PROGRAMS = CachePerFunction("jaxprs as programs", 2)
+_PROGRAMS = CachePerFunction("jaxprs as programs", 4)
 
 
 def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
     """Return `converted`, made once per jaxpr, since JAX passes the same jaxpr to each call of a function."""
     known = _PROGRAMS.of(closed)
-    found = known.get("program")
-    return known.keep("program", converted(closed, name)) if found is None else found
+    checked = flags.jax_debug_key_reuse  # then keys stay JAX's (arrays.py)
+    found = known.get(checked)
+    return known.keep(checked, converted(closed, name)) if found is None else found
 
 
 def converted(closed: Any, name: str) -> tuple[Program, tuple[Any, ...]]:
