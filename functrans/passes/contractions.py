@@ -38,13 +38,14 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
-from functrans.passes.example_loops import ByExample
+from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
 from functrans.passes.rewrite import Replaced, everywhere, program_pass, readers_of, replacing
 from functrans.passes.sums_of_products import (
     ALIASES,
+    MOST_VALUES,
     POINTWISE,
     Expansion,
     NotSeparable,
@@ -89,7 +90,7 @@ def _contract(program: Program) -> Program:
         if made is program:
             break
         program = common_subexpressions(made)  # the sums of a cluster often share their first steps
-    return program
+    return side_by_side(program)
 
 
 class WholeBatch:
@@ -140,6 +141,7 @@ class _Search:
         self.read_by: dict[Any, list[Equation]] = {}
         self.outputs = set(program.outputs)
         self.settled: set[Var] = set()  # values that belong to a cluster or cannot be removed
+        self.multiplied: set[Var] = set()  # values whose Gram matrices loops compute
         self.costs: dict[Equation, float] = {}
         self.scaled: set[tuple[Any, Any]] = set()  # values that are multiplied by a broadcast one
 
@@ -168,6 +170,8 @@ class _Search:
             if sinks and plans.keys().isdisjoint([s.equation.outputs[0] for s in sinks]):
                 removed = [self.made_by[v] for v in cluster.values]
                 plans.update([(s.equation.outputs[0], (s, removed)) for s in sinks])
+                ways = [s.way for s in sinks if isinstance(s.way, ByExample) and s.way.gram]
+                self.multiplied.update([v for way in ways for v in way.leaves])
         return replacing(self.program, _SINKS, partial(_by_plan, plans)) if plans else self.program
 
     def cost(self, e: Equation) -> float:
@@ -286,9 +290,21 @@ class _Search:
         loops = self.machine.by_example and squared(self.made_by, e) is not None
         for gram in (False, True) if loops else ():
             with suppress(NotSeparable):
-                ways.append(ByExample(Expansion(self.made_by, through), e, gram))
+                ways.append(ByExample(Expansion(self.made_by, through), e, gram, self.readers))
         way = min(ways, key=lambda way: way.cost, default=None)
         return way if way is not None and way.cost <= limit else None
+
+    def readers(self, v: Any) -> int:
+        """Return in how many sums a value's products with itself are used: a large number if they
+        are computed anyway; else the contractions, or sums of rows, that read it or a move of
+        it."""
+        if v in self.multiplied:
+            return MOST_VALUES
+        read = list(self.read_by[v])
+        for e in read:  # extended in the loop
+            if e.primitive in ALIASES:
+                read += self.read_by[e.outputs[0]]
+        return sum(map(_is_source, read))
 
     def bytes_made(self, cluster: Cluster) -> int:
         """Return the memory of the values that are not fused into their users."""

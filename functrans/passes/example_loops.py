@@ -8,16 +8,18 @@ fit the cache. It takes the memory of one example.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from functrans.ir.program import Equation, Var
+from functrans.ir.program import Equation, Origin, Program, Var, copied
 from functrans.ir.types import ArrayType
-from functrans.passes.contraction_order import Order, Plan
+from functrans.passes.contraction_order import Leaf, Order, Pair, Plan
+from functrans.passes.redundancy import common_subexpressions
+from functrans.passes.rewrite import rewritten
 from functrans.passes.sums_of_products import Expansion, Factor, NotSeparable, Term, squared
 from functrans.primitives.base import bytes_of
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.control_flow.scan import scanned
+from functrans.primitives.control_flow.scan import scan, scanned
 from functrans.primitives.elementwise.arithmetic import max_
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.reductions.folds import reduce_sum
@@ -29,11 +31,12 @@ NAME = "by_example"  # the name of the loops' programs
 
 class ByExample:
     """The loop for a sum of squares; NotSeparable if the equation is not one over a leading axis.
-    `gram`: multiply the squares out."""
+    `gram`: multiply the squares out. `readers`: returns in how many sums a value's products with
+    itself are used, which fused loops compute once (passes/example_loops.py)."""
 
     axis: int
 
-    def __init__(self, expansion: Expansion, e: Equation, gram: bool):
+    def __init__(self, expansion: Expansion, e: Equation, gram: bool, readers: Callable[[Any], int]):
         (v,) = e.outputs
         u = squared(expansion.made_by, e)
         if u is None or len(v.type.shape) != 1 or not _keeps_first(e):
@@ -52,8 +55,9 @@ class ByExample:
         self.plans: list[Plan] = [self.order.plan(t, self.order.groups(t)) for t in inner]
         self.leaves: list[Any] = list(dict.fromkeys([f.value for t in terms for f in t.factors]))
         self.type: ArrayType = ArrayType(tuple([expansion.size[a] for a in self.order.out]), v.type.dtype)
+        shared = sum([self._shared(p.tree, readers) for p in self.plans]) if gram else 0.0
         m = self.order.machine
-        one = sum([p.cost for p in self.plans]) + 2 * m.operation
+        one = sum([p.cost for p in self.plans]) - shared + 2 * m.operation
         self.cost: float = self.length * (one + m.read * bytes_of(self.type))
 
     def _one(self, f: Factor) -> Factor:
@@ -75,6 +79,17 @@ class ByExample:
         if any([len(places) > 1 for places in found.values()]):
             raise NotSeparable
         return {v: at for v, (at,) in found.items() if at is not None}
+
+    def _shared(self, node: Any, readers: Callable[[Any], int]) -> float:
+        """Return the share of other sums in the cost of a value's products with itself."""
+        if not isinstance(node, Pair):
+            return 0.0
+        x, y = node.left, node.right
+        leaves = isinstance(x, Leaf) and isinstance(y, Leaf)
+        if leaves and [f.value for f in x.factors] == [f.value for f in y.factors]:
+            cost = self.order.pair_cost(x, y, node.axes) + self.order.leaf_cost(x)
+            return cost * (1 - 1 / max([1, *[readers(f.value) for f in x.factors]]))
+        return self._shared(x, readers) + self._shared(y, readers)
 
     def emit(self, values: dict[Var, Any], t: ArrayType) -> Any:
         """Emit the loop; return its result, of type t."""
@@ -99,3 +114,78 @@ def _keeps_first(e: Equation) -> bool:
     if e.primitive is dot_general:
         return bool(e.params["lhs"][0] in e.params["out"])
     return 0 not in e.params["axes"]
+
+
+# --- fusion of such loops over the same examples --------------------------------------------------
+#
+# In: a Program that `contract` rewrote. Out: one in which independent loops of this kind with the
+# same number of steps are one loop. Values that they have in common, such as the Gram matrix of a
+# layer's inputs for each weight that reads these, are computed once, and the overhead of a step is
+# paid once.
+
+HOW = "side_by_side of"
+
+
+def side_by_side(program: Program) -> Program:
+    """Fuse such loops of a program."""
+    loops = [e for e in program.equations if _is_by_example(e)]
+    lengths = {e.params["length"] for e in loops}
+    if len(loops) == len(lengths):
+        return program
+    if any([e.primitive.has_effects(e.params) for e in program.equations]):
+        return program  # effects keep their order
+    for length in sorted(lengths):
+        program = _merged(program, length)
+    return program
+
+
+def _is_by_example(e: Equation) -> bool:
+    return e.primitive is scan and e.params["program"].name == NAME and not e.params["carry"]
+
+
+def _merged(program: Program, length: int) -> Program:
+    """Fuse the loops of this length that do not depend on each other, before all equations that
+    depend on them."""
+    loops: list[Equation] = []
+    before: list[Equation] = []
+    behind: list[Equation] = []
+    late: set[Any] = set()
+    for e in program.equations:
+        if not late.isdisjoint(e.inputs):
+            behind.append(e)
+        elif _is_by_example(e) and e.params["length"] == length:
+            loops.append(e)
+        else:
+            before.append(e)
+            continue
+        late.update(e.outputs)
+    if len(loops) < 2:
+        return program
+    notes = [(scan.name, tuple(loops))]
+    return rewritten(program, [*before, _one(loops, length), *behind], program.outputs, notes)
+
+
+def _one(loops: list[Equation], length: int) -> Equation:
+    """Return one loop that computes the results of several."""
+    consts: dict[Any, Var] = {}
+    arrays: dict[Any, Var] = {}
+    equations: list[Equation] = []
+    results: list[Any] = []
+    for e in loops:
+        body, n = e.params["program"], e.params["consts"]
+        names: dict[Any, Any] = {}
+        for i, (v, x) in enumerate(zip(body.inputs, e.inputs, strict=True)):
+            known = consts if i < n else arrays
+            names[v] = known.setdefault(x, Var(v.type))
+        equations += copied(body.equations, names)
+        results += [names.get(v, v) for v in body.outputs]
+    body = Program([*consts.values(), *arrays.values()], equations, results, name=NAME)
+    first = loops[0]
+    return Equation(
+        scan,
+        (*consts, *arrays),
+        tuple([v for e in loops for v in e.outputs]),
+        {**first.params, "program": common_subexpressions(body), "consts": len(consts)},
+        first.source,
+        Origin(HOW, first),
+    )

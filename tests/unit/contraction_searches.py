@@ -42,7 +42,7 @@ class Loops(Everything):
     def cheapest(self, e: Any, cluster: Any, limit: float) -> Any:
         through = {e.outputs[0], *cluster.values}
         try:
-            return ByExample(Expansion(self.made_by, through), e, self.gram)
+            return ByExample(Expansion(self.made_by, through), e, self.gram, self.readers)
         except NotSeparable:
             return super().cheapest(e, cluster, limit)
 
