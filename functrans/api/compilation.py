@@ -314,7 +314,8 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     def __reduce__(self) -> Any:
         name = getattr(self, "__qualname__", "")
         decorated = getattr(sys.modules.get(self.__module__), name, None)
-        return name if decorated is self else (self.with_options, (self.jitted_function,))
+        by_name = decorated is self and self.__module__ != "__main__"  # which others do not import
+        return name if by_name else (self.with_options, (self.jitted_function,))
 
     def _cache_size(self) -> int:  # the name in JAX
         return self.cache_size()

@@ -114,10 +114,11 @@ def step(
             f"Write commands={brief(commands.split(';'))}."
         )
 
-    stream = output_stream(output, "debug.step")
+    output_stream(output, "debug.step")  # raises now if it is none
 
     @unchecked()
     def stepped(made: Staged) -> Any:
+        stream = output_stream(output, "debug.step")  # the terminal may be redirected by now
         walker = _Walker(_asked(commands, input, stream), stream)
         outs = observe(made.program, made.leaves, by_xla, before=walker.before, after=walker.after, keep=True)
         walker.ended()

@@ -100,8 +100,13 @@ class ArrayType:
         return ArrayType(self.shape, float0, self.weak_type)
 
     def __repr__(self) -> str:
-        mark = "~" if self.weak_type else ""
-        return f"{mark}{dtype_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+        return _text(self)
+
+
+@cached("texts of types", 4096)
+def _text(t: ArrayType) -> str:
+    mark = "~" if t.weak_type else ""
+    return f"{mark}{dtype_name(t.dtype)}[{','.join(map(str, t.shape))}]"
 
 
 # All live types, so that equal types are one object even after the cache evicts one.

@@ -8,7 +8,11 @@ evaluation contributes, layer by layer. The sum moves backwards through linear o
 its terms share the other operands; so the backward passes of the evaluations become one.
 
 A product is moved behind a sum if that saves a contraction; any other linear operation if the sum of
-its operands is computed anyway, or was made by this pass. Sums are taken in another order.
+its operands is computed anyway, or was made by this pass. No operand may be computed from another: the
+states of a loop that is written out would all stay in memory until they are added.
+
+Accuracy. Sums are taken in another order, and operands are added before they are multiplied: two of 2e38
+overflow, whatever they are multiplied with.
 """
 
 from __future__ import annotations
@@ -16,7 +20,9 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import count
+from operator import or_
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
@@ -26,10 +32,19 @@ from functrans.primitives.base import own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.dependence import operation_key, parameters_key
-from functrans.primitives.elementwise.families import add, mul
+from functrans.primitives.elementwise.families import add, div, mul, neg
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.reductions.folds import reduce_sum
+from functrans.primitives.shape.joining import pad
+from functrans.primitives.shape.moving import Structural
 
 _CONTRACTIONS = (dot_general, conv_general_dilated)
-_WORTH = 8  # operations for each element of operands that are added, if these are used elsewhere
+# Others are linear for derivatives only, as `reduce_precision`, or where they are for a reason.
+_LINEAR = frozenset([*_CONTRACTIONS, mul, div, neg, select_n, reduce_sum, pad])
+# A product of fewer operations for each element of its operand is not worth a sum of so many elements,
+# which stay in memory until it is taken, unless that sum is factored in its turn.
+_WORTH, _SMALL = 32, 2**16
+_LARGEST = 10_000  # equations of a program
 _MOST_ROUNDS = 4
 _FAR = 32  # linear operations through which terms are followed
 
@@ -44,7 +59,8 @@ def factor(program: Program) -> Program:
       program: any Program; nested ones are rewritten too.
 
     Returns:
-      A Program with the same inputs and outputs; the same object if nothing changed.
+      A Program with the same inputs and outputs; the same object if nothing changed. Operands are added
+      before they are multiplied, so large ones may overflow.
 
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
@@ -77,6 +93,8 @@ def _factored(program: Program) -> Program:
 
 def _may_gain(program: Program) -> bool:
     """Return whether two contractions that share an operand are terms of sums."""
+    if len(program.equations) > _LARGEST:
+        return False
     summed = {v for e in program.equations if e.primitive is add for v in e.inputs}
     seen: set[Any] = set()
     for e in program.equations:
@@ -92,11 +110,11 @@ def _may_gain(program: Program) -> bool:
 def _linear_forms(e: Equation) -> Iterator[tuple[Key, int]]:
     """Yield the place of each operand in which an equation is linear, with a key of all else."""
     p, t = e.primitive, e.outputs[0].type
+    if p not in _LINEAR and not isinstance(p, Structural):
+        return
+    if dtype_class(t.dtype) not in ("float", "complex") or t.dtype.itemsize < 4:  # few digits, or none
+        return
     linear = p.linear_positions(len(e.inputs))
-    if not linear or len(e.outputs) != 1 or dtype_class(t.dtype) not in ("float", "complex"):
-        return
-    if p.holds_programs or t.dtype.itemsize < 4:  # other roundings to few digits, and other overflows
-        return
     for i in linear:
         x, others = e.inputs[i], e.inputs[:i] + e.inputs[i + 1 :]
         if x.__class__ is not Var or x.type.dtype != t.dtype:
@@ -106,9 +124,9 @@ def _linear_forms(e: Equation) -> Iterator[tuple[Key, int]]:
             yield (*operation_key(p, others), where, x.type, parameters_key(e)), i
 
 
-def _is_sum(e: Equation | None) -> bool:
+def _is_sum(e: Equation) -> bool:
     """Return whether an equation adds values of the type of its result, the weak-type flag included."""
-    if e is None or e.primitive is not add:
+    if e.primitive is not add:
         return False
     x, y = e.inputs
     return x.type is y.type is e.outputs[0].type
@@ -125,9 +143,11 @@ class _Sums:
         self._program = program
         self._made: dict[Any, Equation] = {}
         self._at: dict[Any, int] = {}  # when a value is computed
+        self._from: dict[Any, int] = {}  # the equations from which it is computed, as bits
         for i, e in enumerate(program.equations):
             self._made.update(dict.fromkeys(e.outputs, e))
             self._at.update(dict.fromkeys(e.outputs, i))
+            self._from.update(dict.fromkeys(e.outputs, reduce(or_, map(self._bits, e.inputs), 0)))
         self._uses = uses(program)
         self._known: dict[frozenset[Var], Var] = {}  # terms -> their sum
         self._knowing: dict[Var, list[frozenset[Var]]] = defaultdict(list)  # one of the terms -> these
@@ -150,6 +170,11 @@ class _Sums:
             if v not in self._inner:
                 self._factor(v)
 
+    def _bits(self, v: Any) -> int:
+        """Return a value's own equation, and those from which it is computed, as bits."""
+        at = self._at.get(v, -1)
+        return self._from.get(v, 0) | (1 << at if at >= 0 else 0)
+
     def _push(self, v: Var, terms: Sequence[Any]) -> None:
         last = max([self._at.get(x, -1) for x in terms])
         heapq.heappush(self._queue, (-last, next(self._number), v))
@@ -170,10 +195,9 @@ class _Sums:
         found, inner, left = list[Any](), set[Any](), [v]
         while left:
             x = left.pop()
-            e = self._made.get(x)
-            if (x is v or self._uses[x] == 1) and _is_sum(e):
+            if (x is v or self._uses[x] == 1) and x in self._made and _is_sum(self._made[x]):
                 inner.add(x)
-                left += e.inputs[::-1]
+                left += self._made[x].inputs[::-1]
             else:
                 found.append(x)
         return found, inner - {v}
@@ -181,32 +205,26 @@ class _Sums:
     # --- one sum
 
     def _factor(self, v: Var) -> None:
-        """Factor a sum as long as that gains."""
+        """Factor a sum where that gains, the most terms first."""
         terms, inner = self._terms(v)
-        before = len(self.notes)
-        while (shared := self._shared(v, terms)) is not None:
-            terms = [x for x in terms if x not in shared]
-            terms.append(self._product(shared))
-        if len(self.notes) == before:
+        gone: set[Any] = set()
+        products: list[Var] = []
+        for shared in sorted(self._groups(terms).values(), key=len, reverse=True):
+            group = {x: i for x, i in shared.items() if x not in gone}
+            if len(group) > 1 and not self._gains(group, v in self._new):
+                group = self._reaching(group)
+            if len(group) > 1:
+                gone.update(group)
+                products.append(self._product(group))
+        if not products:
             return
         self._inner |= inner
+        terms = [*[x for x in terms if x not in gone], *products]
         if len(terms) > 1:
             self._add_up(v, terms, self._made[v])
         else:
             e = self._made[terms[0]]
             self._made[v] = Equation(e.primitive, e.inputs, (v,), e.params, e.source, e.origin)
-
-    def _shared(self, v: Var, terms: Sequence[Any]) -> dict[Any, int] | None:
-        """Return the most terms that are one linear operation of different operands, if it gains to add
-        these up first; with the places of the operands."""
-        for group in sorted(self._groups(terms).values(), key=len, reverse=True):
-            if len(group) < 2:
-                break
-            if self._gains(group, v in self._new):
-                return group
-            if found := self._reaching(group):
-                return found
-        return None
 
     def _groups(self, terms: Iterable[Any]) -> dict[Key, dict[Any, int]]:
         """Return those of the terms that nothing else reads, by what is linear in their operands."""
@@ -222,9 +240,19 @@ class _Sums:
         e = self._made[next(iter(group))]
         operands = self._operands(group)
         if e.primitive in _CONTRACTIONS:
-            dear = own_cost(e).flops >= _WORTH * operands[0].type.size
-            return dear or all([x in self._made for x in operands])
+            own = reduce(or_, [self._bits(x) & ~self._from.get(x, 0) for x in operands])
+            if any([self._from.get(x, 0) & own for x in operands]):
+                return False
+            size, made = operands[0].type.size, all([x in self._made for x in operands])
+            cheap = own_cost(e).flops < _WORTH * size and not (made and len(operands) * size <= _SMALL)
+            return not cheap or self._are_alike(operands)
         return is_new and operands[0].type.size <= e.outputs[0].type.size
+
+    def _are_alike(self, values: Sequence[Var]) -> bool:
+        """Return whether values are results of one linear operation of different operands, so that their
+        sum would be factored too."""
+        forms = [{key for key, _ in _linear_forms(self._made[x])} for x in values if x in self._made]
+        return len(forms) == len(values) and bool(set.intersection(*forms))
 
     def _operands(self, group: dict[Any, int]) -> list[Var]:
         return [self._made[x].inputs[i] for x, i in group.items()]
@@ -255,6 +283,7 @@ class _Sums:
         made = Var(e.outputs[0].type)
         self._made[made] = Equation(e.primitive, inputs, (made,), e.params, e.source, Origin("factor of", e))
         self._at[made], self._uses[made] = self._at[e.outputs[0]], 1
+        self._from[made] = reduce(or_, map(self._bits, inputs), 0)
         return made
 
     def _sum(self, terms: Sequence[Var], e: Equation) -> Var:
@@ -264,6 +293,7 @@ class _Sums:
             found = Var(terms[0].type)
             self._new.add(found)
             self._at[found] = max([self._at.get(x, -1) for x in terms])
+            self._from[found] = reduce(or_, map(self._bits, terms), 0)
             self._uses.update(terms)
             self._add_up(found, terms, e)
             self._keep(terms, found)

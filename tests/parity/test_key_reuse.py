@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import jax
+import jax.extend.core
 import jax.numpy as J
 import pytest
 
@@ -40,3 +43,13 @@ def test_keys_that_are_used_twice(section, m, r):
             run(r.key(0))  # nothing is looked for
 
     each(rows(TABLES / "key_reuse.txt", section), check)
+
+
+@pytest.mark.parametrize("order", [(False, True), (True, False)])
+def test_a_jaxpr_is_converted_again_when_the_check_is_switched(order):
+    closed = jax.make_jaxpr(lambda k: jax.random.normal(k) + jax.random.uniform(k))(jax.random.key(0))
+    f = jax.extend.core.jaxpr_as_fun(closed)
+    for checked in order:
+        fails = pytest.raises(ERROR) if checked else contextlib.nullcontext()
+        with jax.debug_key_reuse(checked), fails:
+            ft.jit(lambda k: f(k)[0])(jax.random.key(3))

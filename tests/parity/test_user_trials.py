@@ -273,6 +273,7 @@ def test_python_ints_that_do_not_fit():
         assert library.numpy.array([jnp.float32(1), 10**30])[1] == np.float32(1e30)
     with jax.enable_x64(True):
         assert jnp.asarray(2**40) == 2**40
+    assert not ft.make_ir(lambda x: x * jnp.asarray(2, "float32"))(1.0).constants  # but a literal
 
 
 # --- devices --------------------------------------------------------------------------------------

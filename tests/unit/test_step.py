@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bdb
+import contextlib
 import io
 import re
 
@@ -39,6 +40,13 @@ def walk(function, *args, commands):
     output = io.StringIO()
     out = ft.debug.step(function, commands=commands, output=output)(*args)
     return out, output.getvalue().replace(__file__, "FILE")
+
+
+def test_the_terminal_may_be_redirected_after_step_was_made():
+    stepped, seen = ft.debug.step(f, commands=["next"]), io.StringIO()
+    with contextlib.redirect_stdout(seen):
+        stepped(X)
+    assert "(step) next" in seen.getvalue()
 
 
 def test_next_print_and_list():

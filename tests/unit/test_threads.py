@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -165,3 +167,16 @@ def test_an_exception_that_is_caught_inside_goes_on_in_the_outer_trace():
     np.testing.assert_allclose(ft.jit(f)(X), (X * X).sum())
     program = ft.make_ir(f)(X)
     assert [e.primitive.name for e in program.equations] == ["mul", "reduce_sum"]
+
+
+def test_deep_functions_are_traced_while_python_exits():
+    code = """
+import atexit, functrans as ft
+
+def nested(x, n=30):
+    return ft.jit(lambda x: nested(x, n - 1))(x) if n else x * 2
+
+atexit.register(lambda: print(nested(3.0)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "6.0\n", done.stderr
