@@ -104,7 +104,7 @@ def test_products_of_small_matrices(name, dtype):
     wanted = np.einsum(spec, x.astype(np.float64), y.astype(np.float64))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if dtype == "float32" else 1e-14)
     x.flat[0], x.flat[7], y.flat[1] = np.nan, np.inf, 0
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"), jax.enable_x64(True):
         assert_close(f(x, y), np.einsum(spec, x, y), 1e-5)
 
 
