@@ -154,9 +154,10 @@ class _Entry:
     @property
     def __code__(self) -> Any:
         """That of the user's function, whose place JAX's messages tell."""
-        for code in retracing.codes(self.shared.statics.fun)[-1:]:
-            return code
-        raise AttributeError("__code__")
+        found = retracing.codes(self.shared.statics.fun)
+        if not found:
+            raise AttributeError("__code__")
+        return found[-1]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         shared = self.shared

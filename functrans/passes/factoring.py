@@ -25,10 +25,10 @@ from itertools import count
 from operator import or_
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune
+from functrans.ir.program import Equation, Origin, Program, Var, prune
 from functrans.ir.types import dtype_class
 from functrans.passes.rewrite import Rewrite, everywhere, program_pass, rewritten, uses
-from functrans.primitives.base import own_cost
+from functrans.primitives.base import is_zero, own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.dependence import operation_key, parameters_key
@@ -119,7 +119,7 @@ def _linear_forms(e: Equation) -> Iterator[tuple[Key, int]]:
         x, others = e.inputs[i], e.inputs[:i] + e.inputs[i + 1 :]
         if x.__class__ is not Var or x.type.dtype != t.dtype:
             continue
-        if p.multilinear or all([_is_zero(e.inputs[k]) for k in linear if k != i]):
+        if p.multilinear or all([is_zero(e.inputs[k]) for k in linear if k != i]):
             where = 0 if p is mul else i
             yield (*operation_key(p, others), where, x.type, parameters_key(e)), i
 
@@ -130,10 +130,6 @@ def _is_sum(e: Equation) -> bool:
         return False
     x, y = e.inputs
     return x.type is y.type is e.outputs[0].type
-
-
-def _is_zero(v: Any) -> bool:
-    return v.__class__ is Literal and v.value == 0
 
 
 class _Sums:
