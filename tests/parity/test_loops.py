@@ -146,6 +146,27 @@ def test_branches_not_taken_give_no_infinite_derivatives():
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kept", [lambda f: f, jax.checkpoint, ft.checkpoint])
+def test_what_no_derivative_reads_gives_no_infinite_derivatives(kept):
+    def f(b):
+        grid = jax_numpy.outer(jax_numpy.array([1.0, jax_numpy.inf]), b)
+
+        def rounded(x):
+            return x**2 + (grid > x).sum() + grid.astype(int).max()
+
+        def step(c, x):
+            grid * 2.0
+            return c * x + kept(rounded)(x), kept(rounded)(c)
+
+        c, ys = jax.lax.scan(step, kept(rounded)(b[0]), b)
+        return c + ys.sum()
+
+    b = jax_numpy.array([0.5, -1.5])
+    want = jax.grad(f)(b)
+    np.testing.assert_allclose(ft.grad(f)(b), want, rtol=1e-6)
+    np.testing.assert_allclose(ft.jit(ft.grad(f))(b), want, rtol=1e-6)
+
+
 def test_steps_of_other_examples_give_no_infinite_derivatives():
     x = jax_numpy.array([0.5, 2.0, 5.0])
 

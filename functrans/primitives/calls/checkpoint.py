@@ -14,6 +14,7 @@ description of one in `POLICIES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 from functrans.caching import memo_as
@@ -21,7 +22,7 @@ from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.jit import Jit
-from functrans.primitives.dependence import spread, take
+from functrans.primitives.dependence import reading, restricted, spread, take
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 
@@ -44,16 +45,20 @@ class Checkpoint(Jit):
         active = tuple([dx is not None for dx in tangents])
         n = len(program.outputs)
         part = t.split(program, active)
-        forward, linear, read = memo_as(
+        forward, linear, reread = memo_as(
             program, (_kept, active, policy), lambda: _kept(part, n, policy_of(policy))
         )
         results = t.bind_primal(self, primals, {**params, "program": forward})
         outs = results[:n]
         if not any(part.out_active):
             return outs, [None] * n
-        known = [primals[i] for i in read]
+        known = [primals[i] for i in reread]
         given = [dx for dx in tangents if dx is not None]
-        moved = self(*results[n:], *known, *given, **{**params, "program": linear})
+        # A tangent that is not read is not passed: its cotangent is None, where 0 * inf would be NaN.
+        wanted = [True] * len(linear.outputs)
+        read = reading(linear, wanted)
+        taken = compress([*results[n:], *known, *given], read)
+        moved = self(*taken, **{**params, "program": restricted(linear, read, wanted)})
         return outs, spread(moved, part.out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:

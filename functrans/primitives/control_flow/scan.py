@@ -168,19 +168,22 @@ class Scan(HigherOrderPrimitive):
         held = [(v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
-        names = dependence.spread(linear.inputs[len(kinds) :], active)
-        pairs = layout.operands([*zip(names, given, strict=True)])
-        moving = [[(v, dx) for v, dx in group if v is not None] for group in pairs]
         if not linear.outputs:
             return outs, []
-        order = [*fixed, *moving[0], *moving[1], *sliced, *moving[2]]
+        # A tangent that no step reads is not passed: its cotangent stays None, where 0 * inf would be NaN.
+        read = {v for e in linear.equations for v in e.inputs}.union(linear.outputs)
+        names = dependence.spread(linear.inputs[len(kinds) :], active)
+        to_consts, to_carry, to_arrays = layout.operands([*zip(names, given, strict=True)])
+        to_consts, to_arrays = ([p for p in group if p[0] in read] for group in (to_consts, to_arrays))
+        to_carry = [p for p in to_carry if p[0] is not None]
+        order = [*fixed, *to_consts, *to_carry, *sliced, *to_arrays]
         found = self(
             *[x for _, x in order],
             **{
                 **params,
                 "program": memo(linear, _with_inputs, tuple([v for v, _ in order])),
-                "consts": len(fixed) + len(moving[0]),
-                "carry": len(moving[1]),
+                "consts": len(fixed) + len(to_consts),
+                "carry": len(to_carry),
             },
         )
         return outs, found
