@@ -22,10 +22,11 @@ from jax._src.hijax import call_hi_primitive_p
 from jax._src.interpreters import mlir
 from jax._src.state.discharge import discharge_state
 
-from functrans import errors, runtime
+from functrans import errors
 from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs import walk
+from functrans.interop.jaxprs.shards import whole_of
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
@@ -90,7 +91,7 @@ class Body(walk.OneEquation):
 
         def made() -> Program | None:
             try:
-                program = runtime.whole_of(self.equation)
+                program = whole_of(self.equation)
             except errors.MissingRule:
                 return None
             return stage(self.by(lambda *xs: evaluate(program, xs)), self.types, self.name)

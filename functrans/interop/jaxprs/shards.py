@@ -10,7 +10,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from functrans import runtime
 from functrans.api.vmap import map_examples
 from functrans.interop.jaxprs.walk import exactly, run, type_of_aval
 from functrans.ir.program import Program
@@ -20,7 +19,6 @@ from functrans.trace import stage, typeof
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the axes of the mesh that divide it
 
 
-@runtime.answers("whole_of")
 def whole_of(eqn: Any) -> Program:
     """Return the program of a map over all axes of a mesh."""
     params, sizes = eqn.params, dict(eqn.params["mesh"].shape)
