@@ -34,7 +34,7 @@ from functrans.jax_trace import settings
 from functrans.primitives.calls.callback import Calls
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jax_call import jax_call
-from functrans.trace import evaluate, stage, state, typeof
+from functrans.trace import stage, state, typeof
 
 Active = tuple[bool, ...]
 
@@ -91,10 +91,9 @@ class Body(walk.OneEquation):
 
         def made() -> Program | None:
             try:
-                program = whole_of(self.equation)
+                return stage(self.by(whole_of(self.equation)), self.types, self.name)
             except errors.MissingRule:
                 return None
-            return stage(self.by(lambda *xs: evaluate(program, xs)), self.types, self.name)
 
         return self.known(("whole",), made)
 

@@ -1,6 +1,6 @@
-"""What a `jax.shard_map` computes, as a program of whole arrays, which tools can look into.
+"""What a `jax.shard_map` computes, as a function of whole arrays, whose program tools can look into.
 
-In: an equation of JAX. Out: a program in which the function of one part is mapped, as by `vmap`, over
+In: an equation of JAX. Out: a function in which the function of one part is mapped, as by `vmap`, over
 the parts of the arrays. It says nothing of devices.
 """
 
@@ -11,16 +11,15 @@ from math import prod
 from typing import Any
 
 from functrans.api.vmap import map_examples
-from functrans.interop.jaxprs.walk import exactly, run, type_of_aval
-from functrans.ir.program import Program
+from functrans.interop.jaxprs.walk import exactly, run
 from functrans.primitives.shape.moving import index_axis, reshape, transpose
-from functrans.trace import stage, typeof
+from functrans.trace import typeof
 
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the axes of the mesh that divide it
 
 
-def whole_of(eqn: Any) -> Program:
-    """Return the program of a map over all axes of a mesh."""
+def whole_of(eqn: Any) -> Callable[..., list[Any]]:
+    """Return what a map over all axes of a mesh computes, a function of whole arrays."""
     params, sizes = eqn.params, dict(eqn.params["mesh"].shape)
     jaxpr = params["jaxpr"]
     ins, outs = ([_axes(s) for s in params[of]] for of in ("in_specs", "out_specs"))
@@ -47,7 +46,7 @@ def whole_of(eqn: Any) -> Program:
         stacks = [_divided(x, spec, sizes) for x, spec in zip(values, ins, strict=True)]
         return [_joined(y, spec, sizes) for y, spec in zip(part(*stacks), outs, strict=True)]
 
-    return stage(whole, [type_of_aval(v.aval) for v in eqn.invars], "shard_map")
+    return whole
 
 
 def _axes(spec: Any) -> Spec:
