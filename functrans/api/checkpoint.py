@@ -203,7 +203,8 @@ def saved_residuals(
     names: dict[Any, str] = {v: f"the argument {p}" for v, p in zip(program.inputs, paths, strict=True)}
     names.update({v: "a constant" for v in program.constants})
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
-    part = split(closed, tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs]))
+    active = tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs])
+    part = split(closed, active, ())
     n = len(closed.outputs)
     inside = {v: names[x] for v, x in zip(part.forward.inputs, closed.inputs, strict=False)}
     found = []
