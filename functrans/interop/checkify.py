@@ -66,16 +66,12 @@ def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[An
         return error, bind(program, operands)
     if _is_alone(program):
         return _checked_alone(program, preparation, context, error, kinds, operands)
-    parts = divided(program.equations, program.outputs, stands_alone)
+    parts = divided(program, stands_alone)
 
     def run_one(e: Equation, xs: Sequence[Any]) -> Sequence[Any]:
         return _EXPANDED.get(e.primitive, _alone)(e, bind, xs)
 
-    def whole(*xs: Any) -> list[Any]:
-        env = dict(zip(program.inputs, xs, strict=True))
-        return run_parts(parts, program.outputs, env, run_one, preparation)
-
-    closed = jax.make_jaxpr(whole)(*operands)
+    closed = jax.make_jaxpr(lambda *xs: run_parts(program, parts, xs, run_one, preparation))(*operands)
     leaves, structure = jax.tree.flatten(error)
     return checkify.checkify_jaxpr_flat(
         *context, closed.jaxpr, closed.consts, kinds, structure, *leaves, *operands
