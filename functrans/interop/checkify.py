@@ -51,7 +51,7 @@ _EXPANDED: dict[Any, Callable[..., Sequence[Any]]] = {
     jit: lambda e, bind, xs: bind(e.params["program"], xs),
     **dict.fromkeys(LOOPS, by_jax),
 }
-_with_error: Any = checkify.assert_func  # takes a context since JAX 0.11
+_theirs: Any = checkify  # whose functions take a context since JAX 0.11
 
 
 def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, Sequence[Any]]:
@@ -99,14 +99,14 @@ def _checked_alone(
     env = dict(zip(program.inputs, operands, strict=True))
     values = [env[v] if v.__class__ is Var else materialize(v) for v in e.inputs]
     if isinstance(e.primitive, Indexed) and checkify.OOBError in kinds:
-        error = _with_error(*context, error, *_out_of_bounds(e, values[1]))
+        error = _theirs.assert_func(*context, error, *_out_of_bounds(e, values[1]))
     elif isinstance(e.primitive, Jit) and "program" in e.params:
         inside: Any = e.params["program"]
         error, _ = checked(*context, error, kinds, *values, program=inside, preparation=preparation)
         program = program.replace(equations=[_without_checks(e)])
     outs = xla.bind(program, operands, preparation)
     named = SimpleNamespace(name=e.primitive.name, multiple_results=True)
-    return checkify.check_nans(named, *context, error, kinds, outs), outs
+    return _theirs.check_nans(named, *context, error, kinds, outs), outs
 
 
 def _is_checked(kinds: Any, e: Equation) -> bool:
