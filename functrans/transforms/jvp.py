@@ -41,7 +41,7 @@ class Dual(Tracer):
         self.ref: Any = primal
         self.tangent: Any = tangent
 
-    def concrete(self) -> Any:
+    def to_concrete_value(self) -> Any:
         return concrete_value(self.ref)
 
 
