@@ -81,9 +81,7 @@ def checkpoint(
             "checkpoint: policy must be a function such as those in checkpoint_policies, got "
             f"{brief(policy)}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
         )
-    how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}
-    if not prevent_cse:
-        how["prevent_cse"] = False
+    how: Any = {"policy": getattr(policy, "description", policy), "prevent_cse": bool(prevent_cse)}
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> function of the dynamic ones
 
     def of_dynamic(static: Any) -> Callable[..., Any]:

@@ -112,12 +112,8 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
         if p["prevent_cse"]:
             values = optimization_barrier(*values)
         return jit(*consts, *values, program=made)
-    options: dict[str, Any] = {}
-    if p["policy"] is not None:
-        options["policy"] = Policy(p["policy"])
-    if not p["prevent_cse"]:
-        options["prevent_cse"] = False
-    return checkpoint(*consts, *values, program=made, **options)
+    policy = None if p["policy"] is None else Policy(p["policy"])
+    return checkpoint(*consts, *values, program=made, policy=policy, prevent_cse=bool(p["prevent_cse"]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -198,11 +194,6 @@ def _scan(eqn: Any, *values: Any) -> Any:
         constant, carried = p["num_consts"], p["num_carry"]
     else:  # from JAX 0.11 on the operands are grouped by trees
         constant, carried = (len(part) for part in p["ft_in"].unpack()[:2])
-    options: dict[str, Any] = {}
-    if p["reverse"]:
-        options["reverse"] = True
-    if p["unroll"] != 1:
-        options["unroll"] = int(p["unroll"])
     return scan(
         *consts,
         *values,
@@ -210,7 +201,8 @@ def _scan(eqn: Any, *values: Any) -> Any:
         length=int(p["length"]),
         consts=len(consts) + constant,
         carry=carried,
-        **options,
+        reverse=bool(p["reverse"]),
+        unroll=int(p["unroll"]),
     )
 
 
@@ -265,10 +257,7 @@ class Call(walk.OneEquation):
     def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
         """Bind our operation for the equation, and return its results."""
         made, consts = walk.program(self.closed, self.name)
-        params: dict[str, Any] = {"program": made, "rule": rule}
-        if consts:
-            params["n_consts"] = len(consts)
-        return bind(primitive, [*consts, *values], params)
+        return bind(primitive, [*consts, *values], {"program": made, "rule": rule, "n_consts": len(consts)})
 
     # --- rules
 
