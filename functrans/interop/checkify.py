@@ -56,8 +56,8 @@ _theirs: Any = checkify  # whose functions take a context since JAX 0.11
 
 def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, Sequence[Any]]:
     """Apply the error-check rule: ([context, since JAX 0.11], error, enabled errors, *operands) ->
-    (error, results). It ends because each equation of the jaxpr that it makes of a program is JAX's own, has
-    nothing to check, or `_is_alone`."""
+    (error, results). A program becomes a jaxpr, whose equations are JAX's, or ours with a smaller program:
+    one with nothing to check, one that is called, or one that `_is_alone`. So it ends."""
     i = next(i for i, x in enumerate(given) if isinstance(x, checkify.Error))
     context, (error, kinds), operands = given[:i], given[i : i + 2], given[i + 2 :]
     bind = partial(xla.bind, preparation=preparation)
