@@ -264,14 +264,9 @@ def memo(
 
 def memoized(derive: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
     """Store the results of a function of a program, called by position, as `memo` does."""
-    defaults: tuple[Any, ...] = derive.__defaults__ or ()
-    all_given = derive.__code__.co_argcount - 1
 
     @functools.wraps(derive)
     def found(program: D, *key: Any) -> R:
-        missing = all_given - len(key)
-        if missing:
-            key += defaults[-missing:]
         return memo(program, derive, *key)
 
     return found  # type: ignore[return-value]

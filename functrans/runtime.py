@@ -34,7 +34,6 @@ _ANSWERING = {
     "delegated": "functrans.interop.delegated",  # for loading.py, as is the next one
     "checked": "functrans.pytrees.checks",
     "at_by_jax": "functrans.interop.bridge",  # for `x.at` of numpy/indexing.py
-    "whole_of": "functrans.interop.shards",  # of a shard_map, for tools
     "stage_by_jax": "functrans.interop.sharded_types",  # for where a function is traced
 }
 # what is read -> the modules that fill it, separated by spaces, until they are imported

@@ -448,17 +448,11 @@ def literal(value: Any, type: ArrayType) -> Any:
 
 
 def _python_number(value: Any, dtype: Any) -> Any:
-    to = _caster(dtype)
+    array = np.asarray(value)
     if value.__class__ is float and not isfinite(value):
         with np.errstate(invalid="ignore"):  # casts of infinities to integers: silent, as in XLA
-            return to(value)
-    return to(value)
-
-
-@cached("casts of numbers", 256)
-def _caster(dtype: Any) -> Callable[[Any], Any]:
-    kind = np.dtype(dtype)
-    return lambda v: np.asarray(v).astype(kind).item()
+            return array.astype(dtype).item()
+    return array.astype(dtype).item()
 
 
 def staging_trace(innermost: Any = None) -> Any:

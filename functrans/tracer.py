@@ -91,11 +91,7 @@ class Tracer(JaxTracer):
         return depending(self)
 
     def to_concrete_value(self) -> Any:
-        """Return the concrete array, for JAX."""
-        return self.concrete()
-
-    def concrete(self) -> Any:
-        """Return the concrete array, or None if only the type is known."""
+        """Return the concrete array, or None if only the type is known; JAX asks too."""
         return None
 
     def __getattr__(self, name: str) -> Any:
@@ -114,15 +110,15 @@ class Tracer(JaxTracer):
         return _ask_number(self, lambda v: v.item(*args))
 
     def __repr__(self) -> str:
-        value = self.concrete()
+        value = self.to_concrete_value()
         return f"Traced<{self.type}>" + (f" with value {value}" if value is not None else "")
 
     def __str__(self) -> str:
-        value = self.concrete()
+        value = self.to_concrete_value()
         return repr(self) if value is None else str(value)
 
     def __format__(self, spec: str) -> str:
-        value = self.concrete()
+        value = self.to_concrete_value()
         return repr(self) if value is None else format(value, spec)
 
     @boundary
@@ -359,7 +355,7 @@ def _no_derivative(x: Tracer) -> Any:
 def concrete_value(x: Any) -> Any:
     """Return the concrete array of a value, or None. The value of a JAX tracer is never known."""
     if isinstance(x, Tracer):
-        return x.concrete()
+        return x.to_concrete_value()
     return None if isinstance(x, AnyTracer) else x
 
 
@@ -393,7 +389,7 @@ def depending(x: Tracer) -> str:
 
 def _needs_value(error: type[errors.AbstractValueError], what: str, instead: str) -> Callable[..., Any]:
     def ask(self: Tracer, convert: Callable[[Any], Any]) -> Any:
-        value = self.concrete()
+        value = self.to_concrete_value()
         if value is not None:
             return convert(value)
         trace = self.owner

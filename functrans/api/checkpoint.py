@@ -81,9 +81,7 @@ def checkpoint(
             "checkpoint: policy must be a function such as those in checkpoint_policies, got "
             f"{brief(policy)}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
         )
-    how: dict[str, Any] = {"policy": getattr(policy, "description", policy)} if policy else {}
-    if not prevent_cse:
-        how["prevent_cse"] = False
+    how: Any = {"policy": getattr(policy, "description", policy), "prevent_cse": bool(prevent_cse)}
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> function of the dynamic ones
 
     def of_dynamic(static: Any) -> Callable[..., Any]:
@@ -203,7 +201,8 @@ def saved_residuals(
     names: dict[Any, str] = {v: f"the argument {p}" for v, p in zip(program.inputs, paths, strict=True)}
     names.update({v: "a constant" for v in program.constants})
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
-    part = split(closed, tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs]))
+    active = tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs])
+    part = split(closed, active, ())
     n = len(closed.outputs)
     inside = {v: names[x] for v, x in zip(part.forward.inputs, closed.inputs, strict=False)}
     found = []

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.custom_derivatives import CustomVJPPrimal, SymbolicZero
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import Apart, as_array, instantiate
+from functrans.api.arguments import OF_PYTHON, Apart, as_array, instantiate
 from functrans.api.static_arguments import joined
 from functrans.ir.source import Source, brief, brief_with_type, describe, user_source
 from functrans.ir.types import ArrayType, dtype_class, is_inexact
@@ -27,11 +26,6 @@ from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import check_result, function_name, refused, where_defined
 from functrans.trace import AnyTracer, bind, materialize, state, typeof
 from functrans.tracer import is_active
-
-
-def is_untraced(x: Any) -> bool:
-    """Return whether a residual is a number or a NumPy array, which `bwd` receives as it is."""
-    return isinstance(x, (bool, int, float, complex, np.ndarray, np.generic))
 
 
 def unflatten(structure: Any, leaves: Sequence[Any]) -> Any:
@@ -228,7 +222,7 @@ class VjpCall(Call):
                 path = tree.path_names(res, "residuals")[i]
                 what = f"returned {brief_with_type(x)} at {path}; residuals must be pytrees of arrays"
                 raise self.mismatch(self.fwd, f"{what}. Pass options with nondiff_argnums") from None
-        kept = Apart(residuals, is_untraced)
+        kept = Apart(residuals, lambda x: isinstance(x, OF_PYTHON))  # which bwd gets as they are
         arrays = [as_array(x) for x in kept.arrays(residuals)]
         out_types = tuple([typeof(x) for x in outs])
 

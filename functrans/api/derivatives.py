@@ -29,7 +29,7 @@ from functrans.ir.source import here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
-from functrans.primitives.dependence import restricted
+from functrans.primitives.dependence import restricted, spread
 from functrans.pytrees.functions import FlatFunction, function_name
 from functrans.trace import evaluate, literal, stage, typeof
 from functrans.tracer import type_like
@@ -363,9 +363,8 @@ class Signature(NamedTuple):
     def cotangents(self, linear: Linear, cts: Sequence[Any]) -> tuple[Any, ...]:
         """Return the cotangents of the primals, given those of the results."""
         padded = [*cts, *[None] * (len(linear.outputs) - len(cts))]
-        found = iter(backward(linear.equations, linear.inputs, linear.outputs, padded))
-        pairs = zip(self.types, self.active, strict=True)
-        return tree.unflatten(self.in_tree, [instantiate(next(found) if a else None, t) for t, a in pairs])[0]
+        found = spread(backward(linear.equations, linear.inputs, linear.outputs, padded), self.active)
+        return tree.unflatten(self.in_tree, map(instantiate, found, self.types))[0]
 
 
 def _linearized(

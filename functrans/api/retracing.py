@@ -24,7 +24,7 @@ import numpy as np
 from functrans import pytrees as tree
 from functrans.caching import Cache
 from functrans.flags import DECISIVE, flags
-from functrans.ir.source import Source, brief, describe, is_library, location, user_source
+from functrans.ir.source import Source, brief, describe, is_library, line_of, location, user_source
 from functrans.ir.types import ArrayType
 from functrans.trace import Tracer, typeof
 
@@ -58,6 +58,20 @@ class Record(NamedTuple):
     flags: dict[str, Value]
 
 
+class TraceInfo(NamedTuple):
+    """One trace: its number, the user line of the call, and the reasons (none for the first)."""
+
+    number: int
+    file: str
+    line: int
+    where: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        reasons = "".join(f"\n  - {r}" for r in self.reasons) or "\n  - first trace"
+        return f"trace {self.number}, called at\n    {self.where}{reasons}"
+
+
 class History:
     """The records of the functions defined at one source location."""
 
@@ -67,10 +81,10 @@ class History:
         self.count = 0
         self.records: deque[Record] = deque(maxlen=_KEPT)
 
-    def explained(self) -> list[tuple[Record, list[str]]]:
-        """Return each stored record with the reasons for its trace; the first has none."""
+    def explained(self) -> tuple[TraceInfo, ...]:
+        """Return what is said of each stored record."""
         records = list(self.records)
-        return [(made, _reasons(made, records[:i])) for i, made in enumerate(records)]
+        return tuple([_told(made, records[:i]) for i, made in enumerate(records)])
 
 
 # Lasting: `clear_caches` does not empty this log, since it is one of the reasons it reports.
@@ -129,7 +143,7 @@ def record(serial: int, statics: Any, args: tuple[Any, ...], kwargs: dict[str, A
     loud = os.environ.get("FUNCTRANS_EXPLAIN_CACHE", "0") not in ("", "0")
     level = logging.WARNING if loud and before else logging.DEBUG
     if _logger.isEnabledFor(level):
-        _logger.log(level, "%s", told(history, made, _reasons(made, before)))
+        _logger.log(level, "%s, %s", history.name, _told(made, before))
 
 
 def _reasons(made: Record, before: list[Record]) -> list[str]:
@@ -146,11 +160,11 @@ def _distance(reasons: list[str]) -> tuple[int, int, int]:
     return len(reasons), len(absent), len("".join(reasons))
 
 
-def told(history: History, made: Record, reasons: list[str]) -> str:
-    """Return one trace as text."""
-    again = f"trace {made.number} of {history.name}, " if made.number > 1 else "first trace of "
-    what = f"{again}{history.name if made.number == 1 else 'called'} at\n    "
-    return what + describe(made.source) + "".join(f"\n  - {reason}" for reason in reasons)
+def _told(made: Record, before: list[Record]) -> TraceInfo:
+    """Return what is said of a trace, after those before it."""
+    source = made.source
+    place = ("<unknown>", 0) if source is None else (source[0].co_filename, line_of(source))
+    return TraceInfo(made.number, *place, describe(source), tuple(_reasons(made, before)))
 
 
 _NUMBERS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()

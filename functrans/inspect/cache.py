@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from functrans.api import retracing
 from functrans.api.arguments import check_callable
-from functrans.ir.source import describe, line_of
+from functrans.api.retracing import TraceInfo
 from functrans.ir.tracebacks import boundary
 from functrans.typing import PyTree
-
-
-class TraceInfo(NamedTuple):
-    """One trace: its number, the user line of the call, and the reasons (none for the first)."""
-
-    number: int
-    file: str
-    line: int
-    where: str
-    reasons: tuple[str, ...]
-
-    def __str__(self) -> str:
-        reasons = "".join(f"\n  - {r}" for r in self.reasons) or "\n  - first trace"
-        return f"trace {self.number}, called at\n    {self.where}{reasons}"
 
 
 @dataclass(frozen=True)
@@ -76,14 +61,4 @@ def explain_cache(fun: Callable[..., PyTree]) -> CacheReport:
     """
     check_callable(fun, "explain_cache")
     history = retracing.history_of(getattr(fun, "jitted_function", fun))
-    traces = [
-        TraceInfo(
-            made.number,
-            made.source[0].co_filename if made.source else "<unknown>",
-            line_of(made.source) if made.source else 0,
-            describe(made.source),
-            tuple(reasons),
-        )
-        for made, reasons in history.explained()
-    ]
-    return CacheReport(history.name, history.defined, history.count, tuple(traces))
+    return CacheReport(history.name, history.defined, history.count, history.explained())

@@ -211,13 +211,12 @@ class _Comparison:
 
     def _judge(self, place: Place, twin: Equation | None, operands: list[Any], outs: Sequence[Any]) -> None:
         """Compare an equation's results. `twin`: the equation for the reference; None: skip it."""
-        arrays = list(map(plain, outs))
-        self.drift.remember(place, arrays)
+        self.drift.remember(place, outs)
         if twin is None:
             return
         eqn = place.equation
         self.count += 1
-        verdict = judge(twin, operands, outs, arrays)
+        verdict = judge(twin, operands, outs)
         score = verdict.ulps if verdict.right else np.inf
         if score > self.scores.get(eqn, 0.0):
             self._note(eqn, score, place, outs, verdict)

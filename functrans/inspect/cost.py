@@ -329,7 +329,7 @@ def cost(
     """
 
     def costed(made: Staged) -> CostReport:
-        program = located(opened(made.program))
+        program = located(opened(made.program), None)
         return CostReport(program, _by_xla(program, made.leaves) if xla else {})
 
     return tool("cost", fun, passes, DEFAULT, costed, runs=False)

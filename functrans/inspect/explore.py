@@ -192,7 +192,7 @@ def of_program(name: str, program: Program, lines: Lines) -> Stage:
         rows[at] = rows[at]._replace(inside=len(rows) - at - 1)
 
     write(program, "", 0, 1)
-    return Stage(name, rows, sum([r.flops >= 0 and r.source != -2 for r in rows]))
+    return Stage(name, rows, sum([r.source != -2 for r in rows]))
 
 
 # --- the user's source ----------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def of_source(lines: Lines, cost: Stage) -> Stage:
             wanted[file].add(line)
     rows: list[Row] = []
     for file, numbers in wanted.items():
-        rows.append(Row(file.rpartition("/")[2], 0, -2, inside=0))
+        rows.append(Row(file.rpartition("/")[2], 0, -2))
         at, before = len(rows) - 1, None
         for n in sorted(numbers):
             if before is not None and n > before + 1:

@@ -64,10 +64,10 @@ def staged(
 
 
 @memoized
-def located(program: Program, line: Source | None = None) -> Program:
+def located(program: Program, line: Source | None) -> Program:
     """Return the program with the equations of library functions, which have no lines of their own,
     at the lines of their calls; the same object if there are none. A function that is called from
-    two lines is copied. `line`: that of the call of this program."""
+    two lines is copied. `line`: that of the call of this program, if any."""
     made = []
     for e in program.equations:
         source = e.source or line

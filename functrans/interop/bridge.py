@@ -27,8 +27,7 @@ from jax._src.hijax import call_hi_primitive_p
 from jax._src.numpy.array_methods import _IndexUpdateHelper
 
 from functrans import errors, runtime
-from functrans.api.arguments import Apart
-from functrans.api.custom_calls import is_untraced
+from functrans.api.arguments import OF_PYTHON, Apart
 from functrans.interop import references
 from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.opaque import programs_in
@@ -190,7 +189,7 @@ def _known(x: Any, stages: bool) -> Any:
     if kind is CONCRETE:
         if not stages or x.shape or is_key_dtype(x.dtype):
             return x
-    elif not isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)) or np.ndim(x):
+    elif not isinstance(x, OF_PYTHON) or np.ndim(x):
         return x
     return walk.number(x, aval_of(x))
 
@@ -272,7 +271,7 @@ def _process_custom_vjp_call(
         n = res_tree.num_leaves - sum(i is not None for i in places)
         own, outs = iter(found[:n]), found[n:]
         residuals = [next(own) if i is None else given[i] for i in places]
-        kept = Apart(residuals, lambda x: is_untraced(x) or references.is_reference(x))
+        kept = Apart(residuals, lambda x: isinstance(x, OF_PYTHON) or references.is_reference(x))
         types = tuple([typeof(x) for x in outs])
 
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:

@@ -32,6 +32,7 @@ from functrans.interop.sharded_programs import divided, run_parts
 from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
+from functrans.passes.rewrite import derived
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import Jit, jit
 from functrans.primitives.elementwise.families import div
@@ -50,40 +51,62 @@ _EXPANDED: dict[Any, Callable[..., Sequence[Any]]] = {
     jit: lambda e, bind, xs: bind(e.params["program"], xs),
     **dict.fromkeys(LOOPS, by_jax),
 }
-_with_error: Any = checkify.assert_func  # takes a context since JAX 0.11
+_theirs: Any = checkify  # whose functions take a context since JAX 0.11
 
 
 def checked(*given: Any, program: Program, preparation: Preparation) -> tuple[Any, Sequence[Any]]:
     """Apply the error-check rule: ([context, since JAX 0.11], error, enabled errors, *operands) ->
-    (error, results)."""
+    (error, results). A program becomes a jaxpr, whose equations are JAX's, or ours with a smaller program:
+    one with nothing to check, one that is called, or one that `_is_alone`. So it ends."""
     i = next(i for i, x in enumerate(given) if isinstance(x, checkify.Error))
     context, (error, kinds), operands = given[:i], given[i : i + 2], given[i + 2 :]
     bind = partial(xla.bind, preparation=preparation)
     stands_alone = partial(_is_checked, kinds)
     if not any(map(stands_alone, program.equations)):
         return error, bind(program, operands)
+    if _is_alone(program):
+        return _checked_alone(program, preparation, context, error, kinds, operands)
+    parts = divided(program, stands_alone)
+
+    def run_one(e: Equation, xs: Sequence[Any]) -> Sequence[Any]:
+        return _EXPANDED.get(e.primitive, _alone)(e, bind, xs)
+
+    closed = jax.make_jaxpr(lambda *xs: run_parts(program, parts, xs, run_one, preparation))(*operands)
+    leaves, structure = jax.tree.flatten(error)
+    return checkify.checkify_jaxpr_flat(
+        *context, closed.jaxpr, closed.consts, kinds, structure, *leaves, *operands
+    )
+
+
+def _alone(e: Equation, bind: Bind, xs: Sequence[Any]) -> Sequence[Any]:
+    """Bind an equation as a program of its own."""
+    program = program_of([e], e.outputs)
+    known = dict(zip(e.inputs, xs, strict=True))
+    return bind(program, [known[v] for v in program.inputs])
+
+
+def _is_alone(program: Program) -> bool:
+    """Return whether a program is what `_alone` binds for an equation that is not expanded."""
+    e, *more = program.equations
+    return not more and e.primitive not in _EXPANDED and tuple(program.outputs) == e.outputs
+
+
+def _checked_alone(
+    program: Program, preparation: Preparation, context: Any, error: Any, kinds: Any, operands: Any
+) -> tuple[Any, Sequence[Any]]:
+    """Return the error and results of a program of one equation; for a call, also the errors inside."""
+    (e,) = program.equations
     env = dict(zip(program.inputs, operands, strict=True))
-    e = program.equations[0]
-    if len(program.equations) > 1 or e.primitive in _EXPANDED or tuple(program.outputs) != e.outputs:
-        parts = divided(program.equations, program.outputs, stands_alone)
-
-        def expanded(*xs: Any) -> list[Any]:
-            env = dict(zip(program.inputs, xs, strict=True))
-            return run_parts(parts, program.outputs, env, partial(_expanded, bind), preparation)
-
-        closed = jax.make_jaxpr(expanded)(*operands)
-        leaves, structure = jax.tree.flatten(error)
-        traced = closed.jaxpr, closed.consts, kinds, structure, *leaves, *operands
-        return checkify.checkify_jaxpr_flat(*context, *traced)
     values = [env[v] if v.__class__ is Var else materialize(v) for v in e.inputs]
     if isinstance(e.primitive, Indexed) and checkify.OOBError in kinds:
-        error = _with_error(*context, error, *_out_of_bounds(e, values[1]))
+        error = _theirs.assert_func(*context, error, *_out_of_bounds(e, values[1]))
     elif isinstance(e.primitive, Jit) and "program" in e.params:
         inside: Any = e.params["program"]
         error, _ = checked(*context, error, kinds, *values, program=inside, preparation=preparation)
         program = program.replace(equations=[_without_checks(e)])
-    alone = SimpleNamespace(name=e.primitive.name, bind=lambda *xs: bind(program, xs), multiple_results=True)
-    return checkify.nan_error_check(alone, *context, error, kinds, *operands)
+    outs = xla.bind(program, operands, preparation)
+    named = SimpleNamespace(name=e.primitive.name, multiple_results=True)
+    return _theirs.check_nans(named, *context, error, kinds, outs), outs
 
 
 def _is_checked(kinds: Any, e: Equation) -> bool:
@@ -98,14 +121,6 @@ def _is_checked(kinds: Any, e: Equation) -> bool:
         return True
     inside = with_nested(Program((), [e], ()))[1:]
     return any(_is_checked(kinds, x) for p in inside for x in p.equations)
-
-
-def _expanded(bind: Bind, e: Equation, values: Sequence[Any]) -> Sequence[Any]:
-    if e.primitive in _EXPANDED:
-        return _EXPANDED[e.primitive](e, bind, values)
-    program = program_of([e], e.outputs)
-    known = dict(zip(e.inputs, values, strict=True))
-    return bind(program, [known[v] for v in program.inputs])
 
 
 def _out_of_bounds(e: Equation, starts: Any) -> tuple[Any, Any]:
@@ -128,10 +143,7 @@ def _without_checks(e: Equation) -> Equation:
         for x in program.equations
         if x.primitive is not jax_call or x.params["body"].equation.primitive is not checkify.check_p
     ]
-    if len(left) == len(program.equations):
-        return e
-    params = {**e.params, "program": program.replace(equations=prune(left, program.outputs))}
-    return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
+    return derived(e, params={**e.params, "program": program.replace(equations=prune(left, program.outputs))})
 
 
 for _primitive in xla.PRIMITIVES:

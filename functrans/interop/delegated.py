@@ -124,18 +124,7 @@ class _Delegated(JaxFunction):
         lists = () if jitted else [n for n in options if "Sequence" in notes[n]]
         self.lists = {n: places[n] for n in lists}
 
-        @functools.wraps(fun)
-        def reading(*args: Any, **kwargs: Any) -> Any:
-            given = jax.tree.map(
-                lambda x: x[1] if x.__class__ is _Known else x,
-                (args, kwargs),
-                is_leaf=lambda x: x.__class__ is _Known,
-            )
-            return fun(*given[0], **given[1])
-
-        self.reading = reading  # `fun` of arguments whose integers may be static
-        super().__init__(reading, None, options)
-        self.fun = fun
+        super().__init__(fun, None, options)
         self.takes_functions = any(map(_MAY_BE_FUNCTION.search, notes.values()))
         of_python = _OF_PYTHON.search(str(signature.return_annotation))
         of_python = of_python or _OF_SHAPES.search(self.name)
@@ -144,8 +133,7 @@ class _Delegated(JaxFunction):
         self.ways = (self.compiled, self.knowing, fun)
         # classes of the arguments -> index of the first way to try
         self.first = Cache("ways to call JAX's functions", 256)
-
-        self.known: Any = jax_jit(reading)
+        self.known: Any = jax_jit(fun)
 
     def clear(self) -> None:
         super().clear()
@@ -199,7 +187,8 @@ class _Delegated(JaxFunction):
     def with_values(
         self, error: Exception, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        return self.reading(*args, **kwargs)
+        args, kwargs = jax.tree.map(lambda x: x, (args, kwargs))  # without `_Known`
+        return self.fun(*args, **kwargs)
 
 
 def _changed(
@@ -214,12 +203,13 @@ def _changed(
 
 
 class _Known(tuple[Any, ...]):
-    """A static Python value with its class: a pytree without leaves, so part of the treedef."""
+    """A Python value with its class: a pytree without leaves, so part of the treedef, which makes the value
+    itself of it where it is unflattened."""
 
     __slots__ = ()
 
 
-jax.tree_util.register_pytree_node(_Known, lambda x: ((), tuple(x)), lambda x, _: _Known(x))
+jax.tree_util.register_pytree_node(_Known, lambda x: ((), tuple(x)), lambda known, _: known[1])
 
 
 def _known(x: Any) -> Any:

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.api.arguments import check_callable
+from functrans.api.arguments import OF_PYTHON, check_callable
 from functrans.api.static_arguments import StaticArguments
 from functrans.backends import xla
 from functrans.caching import Cache, exactly
@@ -31,7 +30,6 @@ from functrans.pytrees.functions import function_name, needs_value
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
 _KEPT = 512  # signatures per function
-_NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
 def from_jax(
@@ -172,7 +170,7 @@ class JaxFunction:
         arrays = [k.__class__ is ArrayType for k in kinds]
         if found is None:
             found = self._keep(key, self._traced(static, in_tree, leaves, arrays))
-        numbers = [a and isinstance(x, _NUMBERS) for a, x in zip(arrays, leaves, strict=True)]
+        numbers = [a and isinstance(x, OF_PYTHON) for a, x in zip(arrays, leaves, strict=True)]
         if found.__class__ is _Entry or not any(numbers):
             return found
         known = tuple([exactly(x) for x, n in zip(leaves, numbers, strict=True) if n])

@@ -42,7 +42,7 @@ from functrans.ir.program import Equation, Literal, Program, Var, prune
 from functrans.ir.types import ArrayType, float0, is_inexact
 from functrans.loading import when_imported
 from functrans.primitives.calls.checkpoint import divided
-from functrans.primitives.dependence import fewer, reading, restricted, take, transposes_zeros
+from functrans.primitives.dependence import fewer, reading, restricted, spread, take, transposes_zeros
 from functrans.primitives.distributed.sharding import of_type, sharding_constraint
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.trace import at_once, stage, typeof
@@ -62,24 +62,23 @@ def derivative(
     n = len(program.outputs)
     try:
         with at_once():
-            part = fewer(split(program, active))
+            part = fewer(split(program, active, ()))
     except (errors.NotLinear, errors.MissingRule, errors.OpaqueCallback):
         if any([isinstance(dx, pe.JaxprTracer) for dx in given]):  # JAX wants the linear part
             raise
         with at_once():
             both, out_active = jvp_program(program, active)
         results = xla.bind(both, [*primals, *given], preparation)
-        outs, moved = results[:n], iter(results[n:])
+        outs, moved = results[:n], results[n:]
     else:
         results = xla.bind(part.forward, primals, preparation)
         outs, extras = results[:n], results[n:]
         residuals, out_active = take(part.residuals, primals, outs, extras), part.out_active
         moving = [t for t, a in zip(program.out_types, out_active, strict=True) if a]
-        moved = iter(_nonzero(part.linear, moving, [*residuals, *given], preparation))
-    found = [next(moved) if a else None for a in out_active]
+        moved = _nonzero(part.linear, moving, [*residuals, *given], preparation)
     return outs, [
         ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else _laid_out(dy, core.typeof(y))
-        for y, dy in zip(outs, found, strict=True)
+        for y, dy in zip(outs, spread(moved, out_active), strict=True)
     ]
 
 
@@ -95,11 +94,10 @@ def transpose(cts: Sequence[Any], *operands: Any, program: Program, preparation:
     known = [x for x, is_linear in zip(operands, linear, strict=True) if not is_linear]
     active = [ct for ct, g in zip(cts, given, strict=True) if g]
     wanted = [t for t, is_linear in zip(program.in_types, linear, strict=True) if is_linear]
-    found = iter(_nonzero(back, wanted, [*known, *active], preparation))
+    found = spread(_nonzero(back, wanted, [*known, *active], preparation), linear)
     of = _instantiated if answers_zeros else _laid_out
-    return [
-        of(next(found), x.aval) if is_linear else None for x, is_linear in zip(operands, linear, strict=True)
-    ]
+    rows = zip(found, operands, linear, strict=True)
+    return [of(ct, x.aval) if is_linear else None for ct, x, is_linear in rows]
 
 
 def _instantiated(ct: Any, primal: Any) -> Any:
@@ -130,8 +128,7 @@ def _nonzero(
     """Run a program; convert its results to `types`, which may differ in weak type. None for
     results that are literal zeros."""
     made, moving = memo(program, _without_zeros, tuple(types))
-    outs = iter(xla.bind(made, operands, preparation) if any(moving) else ())
-    return [next(outs) if m else None for m in moving]
+    return spread(xla.bind(made, operands, preparation) if any(moving) else (), moving)
 
 
 def _without_zeros(program: Program, types: Sequence[ArrayType]) -> tuple[Program, list[bool]]:

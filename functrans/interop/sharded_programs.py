@@ -12,7 +12,7 @@ the axes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans import runtime
 from functrans.backends import xla
@@ -23,13 +23,8 @@ from functrans.passes.inlining import inlined
 from functrans.primitives.base import axes_inside
 from functrans.trace import materialize
 
-
-class Part(NamedTuple):
-    """A program of some equations, with the outer variables that it reads and defines."""
-
-    program: Program
-    reads: tuple[Var, ...]
-    gives: tuple[Var, ...]
+# Programs of some equations of another one, whose variables they read and define; and equations of it.
+Parts = Sequence[Program | Equation]
 
 
 @runtime.answers("run_sharded")
@@ -40,47 +35,42 @@ def run(program: Program, operands: Sequence[Any], preparation: Preparation) -> 
         params = {k: v for k, v in e.params.items() if k != "sizes"}
         return [e.primitive.by_jax(*values, **params)]
 
-    parts, outputs = memo(program, _parts)
-    return run_parts(parts, outputs, dict(zip(program.inputs, operands, strict=True)), by_jax, preparation)
+    return run_parts(*memo(program, _parts), operands, by_jax, preparation)
 
 
 def run_parts(
-    parts: Sequence[Any],
-    outputs: Sequence[Any],
-    env: dict[Any, Any],
+    program: Program,
+    parts: Parts,
+    operands: Sequence[Any],
     run_alone: Callable[[Equation, Sequence[Any]], Sequence[Any]],
     preparation: Preparation,
 ) -> list[Any]:
-    """Run what `divided` returned, given the values of the inputs in `env`; return the outputs.
-    `run_alone` runs the equations that stand alone."""
+    """Run a program by the parts that `divided` returned. `run_alone` runs the equations that stand alone."""
+    env: dict[Any, Any] = dict(zip(program.inputs, operands, strict=True))
 
     def read(v: Any) -> Any:
         return env[v] if v.__class__ is Var else materialize(v)
 
     for part in parts:
-        if part.__class__ is Part:
-            outs = xla.bind(part.program, [env[v] for v in part.reads], preparation)
-            env.update(zip(part.gives, outs, strict=True))
-        else:
-            env.update(zip(part.outputs, run_alone(part, [read(v) for v in part.inputs]), strict=True))
-    return [read(v) for v in outputs]
+        values = [read(v) for v in part.inputs]
+        outs = xla.bind(part, values, preparation) if isinstance(part, Program) else run_alone(part, values)
+        env.update(zip(part.outputs, outs, strict=True))
+    return [read(v) for v in program.outputs]
 
 
-def _parts(program: Program) -> tuple[list[Any], Sequence[Any]]:
-    """Return a program's collectives, also those in the programs that it calls, and the `Part`s
-    between them, in order; and its outputs."""
+def _parts(program: Program) -> tuple[Program, Parts]:
+    """Return the program with its collectives, also those in the programs that it calls; and these
+    collectives and the programs between them, in order."""
     whole = inlined(program, lambda called, calls: bool(axes_inside(called)))
-    return divided(whole.equations, whole.outputs, lambda e: hasattr(e.primitive, "by_jax")), whole.outputs
+    return whole, divided(whole, lambda e: hasattr(e.primitive, "by_jax"))
 
 
-def divided(
-    equations: Sequence[Equation], outputs: Sequence[Any], stands_alone: Callable[[Equation], bool]
-) -> list[Any]:
-    """Group the runs of equations between those that stand alone into `Part`s."""
-    parts: list[Any] = []
+def divided(program: Program, stands_alone: Callable[[Equation], bool]) -> Parts:
+    """Return the equations that stand alone, and programs of those between them, in order."""
+    parts: list[Program | Equation] = []
     between: list[Equation] = []
-    read_later = set(outputs)
-    for e in reversed(equations):
+    read_later = set(program.outputs)
+    for e in reversed(program.equations):
         if stands_alone(e):
             parts += [*_part(between, read_later), e]
             read_later.update(e.inputs)
@@ -92,12 +82,12 @@ def divided(
     return parts
 
 
-def _part(backwards: list[Equation], read_later: set[Any]) -> list[Part]:
-    """Return the part of these equations, if any; add what it reads to `read_later`."""
+def _part(backwards: list[Equation], read_later: set[Any]) -> list[Program]:
+    """Return the program of these equations, if any; add what it reads to `read_later`."""
     if not backwards:
         return []
     equations = backwards[::-1]
     gives = tuple([v for e in equations for v in e.outputs if v in read_later])
     program = program_of(equations, gives)
     read_later.update(program.inputs)
-    return [Part(program, program.inputs, gives)]
+    return [program]

@@ -11,7 +11,8 @@ half of the tracing time of a transformer; ours caches both. `jax.named_scope` n
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -50,10 +51,69 @@ def _vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, **how: A
 
 
 def _batch(fun: Any, axis: Any, dims: Any, wanted: Any, sum_match: bool = False) -> Any:
+    """Return an object with the method that `jax.vmap` calls, a batched function of flat lists.
+
+    fun       : the user's function, of flat lists; JAX stores the structure of its result when it is called
+    axis      : JAX's record of the mapped axis: name, size and mesh axes
+    dims      : the batch axis of each argument
+    wanted    : () -> the batch axis wanted for each result; called after the function
+    sum_match : sum a batched result over the axis if an unbatched one is wanted
+    """
+    theirs = _jax_batch(fun, axis, dims, wanted, sum_match)
     plain = not callable(dims) and all([d is None or d.__class__ is int for d in dims])
     if not plain or axis.explicit_mesh_axis is not None or not jax_trace.is_innermost():
-        return _jax_batch(fun, axis, dims, wanted, sum_match)
-    return _Mapped(fun, axis, dims, wanted, sum_match)
+        return theirs
+    (stored,) = fun.stores
+
+    def of_arrays(*values: Any) -> Any:
+        results = fun.call_wrapped(*values)
+        if any(map(batching.is_vmappable, results)):
+            raise _OfJax
+        whole = tree.unflatten(stored.val, results)
+        for i, y in enumerate(results):
+            check_result(fun.f, y, whole, i)
+        return results
+
+    def mapped(*values: Any) -> tuple[list[Any], list[Any]]:
+        try:
+            leaves = [
+                x if d is None and isinstance(x, OF_PYTHON) else as_array(x)
+                for x, d in zip(values, dims, strict=True)
+            ]  # a number stays one, and can be tested by `if`
+        except errors.NotAnArray:  # references, for which JAX has rules
+            return theirs.call_wrapped(*values)
+        name = None if axis.name is no_axis_name else axis.name
+        given = [
+            d if d is None else normalize_axis_index(d, typeof(x).ndim)
+            for x, d in zip(leaves, dims, strict=True)
+        ]
+        try:
+            t, results, found = map_examples(
+                of_arrays, leaves, given, axis.size, name, tuple(axis.spmd_name or ())
+            )
+        except _OfJax:
+            stored.reset()
+            return theirs.call_wrapped(*values)
+        rows = list(zip(results, found, wanted(), strict=True))
+        placed = [_placed(t, i, y, d, to, sum_match) for i, (y, d, to) in enumerate(rows)]
+        return placed, [d if to is batching.infer else to for _, d, to in rows]
+
+    return SimpleNamespace(call_wrapped=mapped)
+
+
+class _OfJax(Exception):
+    """A result is a sparse array, for which JAX has rules."""
+
+
+def _placed(t: Any, i: int, y: Any, d: int | None, to: Any, sum_match: bool) -> Any:
+    """Move the batch axis of a result to where it is wanted."""
+    if to is None and d is not None:
+        if not sum_match:
+            raise batching.SpecMatchError(i, d, to)
+        y = reduce_sum(y, axes=(d,))
+    elif to is not None and to is not batching.infer:
+        y = t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None)))
+    return materialize(y)
 
 
 def _shard_map_checks(mesh: Any, axis_names: Any, in_specs: Any, *rest: Any) -> tuple[Any, Any]:
@@ -107,80 +167,6 @@ def _einsum(subscripts: Any, /, *operands: Any, **how: Any) -> Any:
     if jax_trace.is_innermost() and _OF_BOTH.issuperset(how):
         return our_einsum(subscripts, *operands, **how)
     return _jax_einsum(subscripts, *operands, **how)
-
-
-class _OfJax(Exception):
-    """A result is a sparse array."""
-
-
-class _Mapped:
-    """A batched function of flat lists, with the interface that `jax.vmap` calls.
-
-    axis      : JAX's record of the mapped axis: name, size and mesh axes
-    dims      : the batch axis of each argument
-    wanted    : () -> the batch axis wanted for each result; called after the function
-    sum_match : sum a batched result over the axis if an unbatched one is wanted
-    """
-
-    def __init__(self, fun: Any, axis: Any, dims: Sequence[Any], wanted: Any, sum_match: bool):
-        self.fun, self.axis, self.dims = fun, axis, dims
-        self.wanted, self.sum_match = wanted, sum_match
-
-    def call_wrapped(self, *values: Any) -> tuple[list[Any], list[Any]]:
-        axis = self.axis
-        try:
-            leaves = [
-                x if d is None and isinstance(x, OF_PYTHON) else as_array(x)
-                for x, d in zip(values, self.dims, strict=True)
-            ]  # a number stays one, and can be tested by `if`
-        except errors.NotAnArray:
-            return self._by_jax(values)
-        name = None if axis.name is no_axis_name else axis.name
-        dims = [
-            d if d is None else normalize_axis_index(d, typeof(x).ndim)
-            for x, d in zip(leaves, self.dims, strict=True)
-        ]
-        try:
-            t, results, found = map_examples(
-                self._of_arrays, leaves, dims, axis.size, name, tuple(axis.spmd_name or ())
-            )
-        except _OfJax:
-            for store in self.fun.stores:
-                if store is not None:
-                    store.reset()
-            return self._by_jax(values)
-        wanted = self.wanted()
-        placed = [
-            self._placed(t, i, y, d, to)
-            for i, (y, d, to) in enumerate(zip(results, found, wanted, strict=True))
-        ]
-        return placed, [d if to is batching.infer else to for d, to in zip(found, wanted, strict=True)]
-
-    def _of_arrays(self, *values: Any) -> Any:
-        results = self.fun.call_wrapped(*values)
-        if any(map(batching.is_vmappable, results)):
-            raise _OfJax
-        made = [store.val for store in self.fun.stores if store is not None]
-        nested = len(made) == 1 and isinstance(made[0], tree.Structure)  # the user's result, under jax.vmap
-        whole = tree.unflatten(made[0], results) if nested else results
-        for i, y in enumerate(results):
-            check_result(self.fun.f, y, whole, i)
-        return results
-
-    def _by_jax(self, values: Sequence[Any]) -> Any:
-        """Batch references and sparse arrays, for which JAX has rules."""
-        jaxs = _jax_batch(self.fun, self.axis, self.dims, self.wanted, self.sum_match)
-        return jaxs.call_wrapped(*values)
-
-    def _placed(self, t: Any, i: int, y: Any, d: int | None, to: Any) -> Any:
-        """Move the batch axis of a result to where it is wanted."""
-        if to is None and d is not None:
-            if not self.sum_match:
-                raise batching.SpecMatchError(i, d, to)
-            y = reduce_sum(y, axes=(d,))
-        elif to is not None and to is not batching.infer:
-            y = t.at(y, d, normalize_axis_index(to, typeof(y).ndim + (d is None)))
-        return materialize(y)
 
 
 for _module, _name, _ours in (

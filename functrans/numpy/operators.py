@@ -272,7 +272,7 @@ def _flat(self: Tracer) -> Any:
 
 def _block_until_ready(self: Tracer) -> Any:
     """Wait for the concrete value, if there is one."""
-    value = self.concrete()
+    value = self.to_concrete_value()
     if value is not None:
         value.block_until_ready()
     return self

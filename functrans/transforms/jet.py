@@ -62,8 +62,8 @@ class Jet(Tracer):
         self.ref = primal
         self.terms: Terms = terms
 
-    def concrete(self) -> Any:
-        return self.ref.concrete() if isinstance(self.ref, Tracer) else self.ref
+    def to_concrete_value(self) -> Any:
+        return self.ref.to_concrete_value() if isinstance(self.ref, Tracer) else self.ref
 
 
 class JetTrace(RuleRunner):

@@ -41,7 +41,7 @@ class Dual(Tracer):
         self.ref: Any = primal
         self.tangent: Any = tangent
 
-    def concrete(self) -> Any:
+    def to_concrete_value(self) -> Any:
         return concrete_value(self.ref)
 
 
@@ -293,7 +293,7 @@ class Split(NamedTuple):
 
 
 @memoized
-def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
+def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) -> Split:
     """Linearize a program; see `Split`. Outs in `needed` get a tangent even if it is zero."""
 
     def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...]]]:
@@ -329,7 +329,7 @@ class LinearizedOperation:
     def __init__(self, program: Program, moving: tuple[bool, ...], of: Equation, call: bool):
         self.out_types: tuple[ArrayType, ...] = program.out_types
         self.origin: Origin = Origin("jvp of", of)
-        forward, linear, out_moving, residuals = split(program, moving)
+        forward, linear, out_moving, residuals = split(program, moving, ())
         n = len(self.out_types)
         # None: only the operation itself runs. A call always runs the forward program: in it,
         # functions with custom rules may run these instead.

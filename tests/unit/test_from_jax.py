@@ -349,3 +349,12 @@ def test_in_a_while_loop_that_jax_mapped_each_example_stops_by_itself():
     mapped = jax.vmap(lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: v * 2, x))
     x = np.float32([1, 2.5, 20])
     np.testing.assert_array_equal(from_jax(mapped)(x), [16, 10, 20])
+
+
+def test_steps_after_an_examples_last_one_give_no_infinite_derivatives():
+    def logs(x, n):
+        return L.while_loop(lambda c: c[1] > 0, lambda c: (J.log(c[0]), c[1] - 1), (x, n))[0]
+
+    x, n = np.float32([1, 20]), np.int32([1, 2])  # a second step of the first would be log(0)
+    gradient = ft.grad(lambda x: from_jax(jax.vmap(logs))(x, n).sum())(x)
+    np.testing.assert_allclose(gradient, [1, 1 / (20 * np.log(20))], rtol=1e-6)

@@ -327,7 +327,7 @@ def profile(
 @jax.disable_jit(False)
 def _profiled(made: Staged, repeats: int, how: How | None) -> ProfileReport:
     _check_repeatable(made.program, repeats)
-    program = located(made.program)
+    program = located(made.program, None)
     marked, equations = placing.numbered(program)
     closed, constants = hoist_constants(marked)
     if how is not None and how.plain:

@@ -265,13 +265,6 @@ def _unless_checked(ours: walk.Meaning) -> walk.Meaning:
     return lambda eqn, *values: (walk.opaque if flags.jax_debug_key_reuse else ours)(eqn, *values)
 
 
-def _generator(key: Any) -> dict[str, Any]:
-    """Return the parameters of the generator of typed keys, unless it is the default one."""
-    impl, partitionable = prims.impl_of(typeof(key).dtype), flags.jax_threefry_partitionable
-    usual = impl == prims.DEFAULT and partitionable
-    return {} if usual else {"impl": impl, "partitionable": partitionable}
-
-
 def _impl(eqn: Any) -> str:
     impl = eqn.params["impl"]
     return str(getattr(impl, "name", impl))
@@ -295,7 +288,8 @@ def _wrap(eqn: Any, data: Any) -> Any:
 @walk.means("random_bits random_gamma random_split")
 @_unless_checked
 def _draw(eqn: Any, key: Any, *values: Any) -> Any:
-    name, how = eqn.primitive.name, walk.parameters(eqn, {}) | _generator(key)
+    name, how = eqn.primitive.name, walk.parameters(eqn, {})
+    how |= {"impl": prims.impl_of(typeof(key).dtype), "partitionable": flags.jax_threefry_partitionable}
     found = PRIMITIVES[name](prims.random_unwrap(key), *values, **how)
     return _wrapped(found, key) if name == "random_split" else found
 
@@ -306,8 +300,7 @@ def _fold_in(eqn: Any, key: Any, number: Any) -> Any:
     shape = eqn.outvars[0].aval.shape
     key, number = walk.spread(key, shape), walk.spread(number, shape)
     impl = prims.impl_of(typeof(key).dtype)
-    how = {} if impl == prims.DEFAULT else {"impl": impl}
-    return _wrapped(prims.random_fold_in(prims.random_unwrap(key), number, **how), key)
+    return _wrapped(prims.random_fold_in(prims.random_unwrap(key), number, impl=impl), key)
 
 
 walk.means("random_clone")(_unless_checked(lambda eqn, key: key))

@@ -24,7 +24,7 @@ from functrans.primitives.calls.jit import is_inlined, jit
 from functrans.primitives.control_flow.cond import INDEX, with_common_captures
 from functrans.primitives.control_flow.cond import cond as choose
 from functrans.primitives.control_flow.scan import scan
-from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.control_flow.while_loop import one_by_one, while_loop
 from functrans.primitives.custom.calls import (
     BatchRule,
     custom_jvp_call,
@@ -37,9 +37,8 @@ from functrans.primitives.custom.tracing import JvpRule, Pullback, VjpRule, long
 from functrans.primitives.distributed.platforms import platform_index
 from functrans.primitives.distributed.sharding import sharding_constraint
 from functrans.primitives.elementwise.conversion import cast
-from functrans.primitives.elementwise.selection import optimization_barrier, select_n
-from functrans.primitives.reductions.folds import reduce_or
-from functrans.trace import bind, evaluate, literal, materialize, stage, staging_trace, typeof
+from functrans.primitives.elementwise.selection import optimization_barrier
+from functrans.trace import bind, evaluate, literal, materialize, stage, staging_trace
 
 # --- calls ----------------------------------------------------------------------------------------
 
@@ -113,12 +112,8 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
         if p["prevent_cse"]:
             values = optimization_barrier(*values)
         return jit(*consts, *values, program=made)
-    options: dict[str, Any] = {}
-    if p["policy"] is not None:
-        options["policy"] = Policy(p["policy"])
-    if not p["prevent_cse"]:
-        options["prevent_cse"] = False
-    return checkpoint(*consts, *values, program=made, **options)
+    policy = None if p["policy"] is None else Policy(p["policy"])
+    return checkpoint(*consts, *values, program=made, policy=policy, prevent_cse=bool(p["prevent_cse"]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,11 +194,6 @@ def _scan(eqn: Any, *values: Any) -> Any:
         constant, carried = p["num_consts"], p["num_carry"]
     else:  # from JAX 0.11 on the operands are grouped by trees
         constant, carried = (len(part) for part in p["ft_in"].unpack()[:2])
-    options: dict[str, Any] = {}
-    if p["reverse"]:
-        options["reverse"] = True
-    if p["unroll"] != 1:
-        options["unroll"] = int(p["unroll"])
     return scan(
         *consts,
         *values,
@@ -211,7 +201,8 @@ def _scan(eqn: Any, *values: Any) -> Any:
         length=int(p["length"]),
         consts=len(consts) + constant,
         carry=carried,
-        **options,
+        reverse=bool(p["reverse"]),
+        unroll=int(p["unroll"]),
     )
 
 
@@ -222,31 +213,12 @@ def _while(eqn: Any, *values: Any) -> Any:
     test, test_consts = walk.program(p["cond_jaxpr"], "cond")
     body, body_consts = walk.program(p["body_jaxpr"], "body")
     first, fixed = [*test_consts, *values[:n]], [*body_consts, *values[n:m]]
-    if test.out_types[0].shape:
-        test, body = _one_by_one(test, body, len(first), len(fixed))
+    if test.out_types[0].shape:  # batched by JAX's vmap
+        test, body = one_by_one(test, body, len(first), [None] * len(fixed))
         fixed = [*first, *fixed]
     return while_loop(
         *first, *fixed, *values[m:], cond=test, body=body, cond_consts=len(first), body_consts=len(fixed)
     )
-
-
-def _one_by_one(test: Program, body: Program, n: int, m: int) -> tuple[Program, Program]:
-    """A while loop batched by JAX's vmap: it runs while the condition holds for any example, and
-    leaves examples whose condition is false unchanged."""
-    axes = tuple(range(len(test.out_types[0].shape)))
-
-    def some(*values: Any) -> list[Any]:
-        return [reduce_or(evaluate(test, values)[0], axes=axes)]
-
-    def step(*values: Any) -> list[Any]:
-        first, fixed, carry = values[:n], values[n : n + m], values[n + m :]
-        going = evaluate(test, [*first, *carry])[0]
-        new = evaluate(body, [*fixed, *carry])
-        masks = [walk.repeated(going, typeof(x).shape, axes) for x in carry]
-        return [select_n(mask, x, y) for mask, x, y in zip(masks, carry, new, strict=True)]
-
-    types = [*test.in_types[:n], *body.in_types[:m], *body.in_types[m:]]
-    return stage(some, test.in_types, "cond"), stage(step, types, "body")
 
 
 # --- solvers --------------------------------------------------------------------------------------
@@ -285,10 +257,7 @@ class Call(walk.OneEquation):
     def bind(self, primitive: Any, values: Flat, rule: Any) -> list[Any]:
         """Bind our operation for the equation, and return its results."""
         made, consts = walk.program(self.closed, self.name)
-        params: dict[str, Any] = {"program": made, "rule": rule}
-        if consts:
-            params["n_consts"] = len(consts)
-        return bind(primitive, [*consts, *values], params)
+        return bind(primitive, [*consts, *values], {"program": made, "rule": rule, "n_consts": len(consts)})
 
     # --- rules
 

@@ -22,10 +22,11 @@ from jax._src.hijax import call_hi_primitive_p
 from jax._src.interpreters import mlir
 from jax._src.state.discharge import discharge_state
 
-from functrans import errors, runtime
+from functrans import errors
 from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs import walk
+from functrans.interop.jaxprs.shards import whole_of
 from functrans.ir.program import Program
 from functrans.ir.source import describe, user_source
 from functrans.ir.types import ArrayType, is_inexact
@@ -33,7 +34,7 @@ from functrans.jax_trace import settings
 from functrans.primitives.calls.callback import Calls
 from functrans.primitives.calls.captured import closed
 from functrans.primitives.calls.jax_call import jax_call
-from functrans.trace import evaluate, stage, state, typeof
+from functrans.trace import stage, state, typeof
 
 Active = tuple[bool, ...]
 
@@ -90,10 +91,9 @@ class Body(walk.OneEquation):
 
         def made() -> Program | None:
             try:
-                program = runtime.whole_of(self.equation)
+                return stage(self.by(whole_of(self.equation)), self.types, self.name)
             except errors.MissingRule:
                 return None
-            return stage(self.by(lambda *xs: evaluate(program, xs)), self.types, self.name)
 
         return self.known(("whole",), made)
 

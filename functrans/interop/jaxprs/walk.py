@@ -162,11 +162,6 @@ def known_value(x: Any) -> Any:
     return found.value if isinstance(found, Literal) else concrete_value(x)
 
 
-def read_literal(v: Any) -> Any:
-    """Return the value of a JAX literal."""
-    return number(v.val, v.aval)
-
-
 def abstract(t: Any) -> Any:
     """Return a type as JAX represents it."""
     return jax.ShapeDtypeStruct(t.shape, t.dtype, weak_type=t.weak_type) if t.__class__ is ArrayType else t
@@ -209,7 +204,7 @@ def run(
 
     def read(v: Any) -> Any:
         if hasattr(v, "val"):  # a literal
-            return read_literal(v)
+            return number(v.val, v.aval)
         return env[v]
 
     here, _ = derived_here()

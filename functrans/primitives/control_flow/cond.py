@@ -175,8 +175,9 @@ cond: Cond = Cond()
 
 
 def choose(index: Any, cases: Sequence[Any]) -> Any:
-    """Select, per example (axis 0), the case given by a vector of indices or booleans."""
-    return select_n(broadcast_in_dim(index, shape=typeof(cases[0]).shape, dimensions=(0,)), *cases)
+    """Select, per example (the first axes), the case given by an array of indices or booleans."""
+    axes = tuple(range(typeof(index).ndim))
+    return select_n(broadcast_in_dim(index, shape=typeof(cases[0]).shape, dimensions=axes), *cases)
 
 
 class OnlyWhere(Primitive):
@@ -217,7 +218,7 @@ def _masked(own: Any, x: Any) -> Any:
 
 
 def only_where(own: Any, x: Any, dim: int | None) -> Any:
-    """Return x, with a derivative only for the examples (axis 0) where `own` is true."""
+    """Return x, with a derivative only for the examples (the first axes) where `own` is true."""
     return x if dim is None or not is_inexact(typeof(x).dtype) else _only_where(own, x)
 
 

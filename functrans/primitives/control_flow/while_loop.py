@@ -219,33 +219,9 @@ class While(HigherOrderPrimitive):
             if fixed_dims[i] is not None or scalar:
                 consts[i], fixed_dims[i] = t.at(x, fixed_dims[i], 0), 0
         made, _ = t.program(body, (*fixed_dims, *inner), batched)
-
-        def some(*values: Any) -> list[Any]:
-            return [reduce_or(evaluate(test, values)[0], axes=(0,))]
-
-        def step(*values: Any) -> list[Any]:
-            first, fixed, old = values[:n], values[n:m], values[m:]
-            goes_on = evaluate(test, [*first, *old])[0]
-            # derivatives of steps after an example's last one must not reach their operands
-            given = [only_where(goes_on, x, d) for x, d in zip(fixed, fixed_dims, strict=True)]
-            new = evaluate(made, [*given, *[only_where(goes_on, x, 0) for x in old]])
-            outs = []
-            for x, y in zip(old, new, strict=True):
-                if (wanted := typeof(y)) != typeof(x):  # results are weak where those of the body are
-                    x = convert_element_type(x, dtype=wanted.dtype, weak_type=wanted.weak_type)
-                outs.append(choose(goes_on, [x, y]))
-            return outs
-
-        operands = [*args[:n], *consts, *state]
-        types = [typeof(x) for x in operands]
-        outs = self(
-            *args[:n],
-            *operands,
-            cond=stage(some, [*types[:n], *types[m:]], cond.name),
-            body=stage(step, types, body.name),
-            cond_consts=n,
-            body_consts=m,
-        )
+        test, made = one_by_one(test, made, n, fixed_dims)
+        operands = [*args[:n], *args[:n], *consts, *state]
+        outs = self(*operands, cond=test, body=made, cond_consts=n, body_consts=m)
         return outs, outs_dims
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
@@ -290,6 +266,33 @@ class While(HigherOrderPrimitive):
 
 
 while_loop: While = While("while")
+
+
+def one_by_one(cond: Program, body: Program, n: int, dims: Sequence[int | None]) -> tuple[Program, Program]:
+    """Return the condition and body of a loop over examples: along the axes of what `cond` returns, which are
+    the first of each carry. It goes on while the condition holds for any; the others keep their carry. `n`:
+    how many constants the condition has, which the body takes too, before its own; `dims`: of these, None
+    for one that all examples share."""
+    m = n + len(dims)
+
+    def some(*values: Any) -> list[Any]:
+        (going,) = evaluate(cond, values)
+        return [reduce_or(going, axes=tuple(range(typeof(going).ndim)))]
+
+    def step(*values: Any) -> list[Any]:
+        first, fixed, old = values[:n], values[n:m], values[m:]
+        (going,) = evaluate(cond, [*first, *old])
+        # derivatives of steps after an example's last one must not reach their operands
+        given = [only_where(going, x, d) for x, d in zip(fixed, dims, strict=True)]
+        new = evaluate(body, [*given, *[only_where(going, x, 0) for x in old]])
+        outs = []
+        for x, y in zip(old, new, strict=True):
+            if (wanted := typeof(y)) != typeof(x):  # results are weak where those of the body are
+                x = convert_element_type(x, dtype=wanted.dtype, weak_type=wanted.weak_type)
+            outs.append(choose(going, [x, y]))
+        return outs
+
+    return stage(some, cond.in_types, cond.name), stage(step, [*cond.in_types[:n], *body.in_types], body.name)
 
 
 def _linear_part(body: Program, linear: tuple[bool, ...], m: int) -> Program:

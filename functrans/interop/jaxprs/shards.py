@@ -1,29 +1,25 @@
-"""What a `jax.shard_map` computes, as a program of whole arrays, which tools can look into.
+"""What a `jax.shard_map` computes, as a function of whole arrays, whose program tools can look into.
 
-In: an equation of JAX. Out: a program in which the function of one part is mapped, as by `vmap`, over
+In: an equation of JAX. Out: a function in which the function of one part is mapped, as by `vmap`, over
 the parts of the arrays. It says nothing of devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from functrans import runtime
-from functrans.interop.jaxprs.walk import exactly, run, type_of_aval
-from functrans.ir.program import Program
+from functrans.api.vmap import map_examples
+from functrans.interop.jaxprs.walk import exactly, run
 from functrans.primitives.shape.moving import index_axis, reshape, transpose
-from functrans.trace import evaluate, naming, stage, typeof
-from functrans.transforms.batch import Batching
+from functrans.trace import typeof
 
 Spec = tuple[tuple[str, ...], ...]  # for each axis of an array, the axes of the mesh that divide it
 
 
-@runtime.answers("whole_of")
-def whole_of(eqn: Any) -> Program:
-    """Return the program of a map over all axes of a mesh."""
+def whole_of(eqn: Any) -> Callable[..., list[Any]]:
+    """Return what a map over all axes of a mesh computes, a function of whole arrays."""
     params, sizes = eqn.params, dict(eqn.params["mesh"].shape)
     jaxpr = params["jaxpr"]
     ins, outs = ([_axes(s) for s in params[of]] for of in ("in_specs", "out_specs"))
@@ -31,21 +27,26 @@ def whole_of(eqn: Any) -> Program:
     def of_part(*values: Any) -> list[Any]:
         return exactly(run(jaxpr, (), values), [v.aval for v in jaxpr.outvars])
 
-    with ExitStack() as names:
-        for axis, n in sizes.items():
-            names.enter_context(naming(axis, n))
-        part = stage(of_part, [type_of_aval(v.aval) for v in jaxpr.invars], "shard_map")
+    def along(axis: str, fun: Any) -> Callable[..., list[Any]]:
+        """Map a function over an axis of the mesh. Of a result that it does not divide: the first part's."""
+
+        def mapped(*values: Any) -> list[Any]:
+            dims = [0 if _divides(axis, spec) else None for spec in ins]
+            t, results, found = map_examples(fun, values, dims, sizes[axis], axis)
+            rows = zip(results, found, [_divides(axis, spec) for spec in outs], strict=True)
+            return [t.at(y, d, 0) if f else y if d is None else index_axis(y, d, 0) for y, d, f in rows]
+
+        return mapped
+
+    part: Callable[..., list[Any]] = of_part
     for axis in reversed(sizes):
-        dims = tuple([0 if _divides(axis, spec) else None for spec in ins])
-        forced = [_divides(axis, spec) for spec in outs]
-        part, found = Batching(sizes[axis], axis).program(part, dims, forced)
-        part = _of_the_first(part, [None if f else d for d, f in zip(found, forced, strict=True)])
+        part = along(axis, part)
 
     def whole(*values: Any) -> list[Any]:
         stacks = [_divided(x, spec, sizes) for x, spec in zip(values, ins, strict=True)]
-        return [_joined(y, spec, sizes) for y, spec in zip(evaluate(part, stacks), outs, strict=True)]
+        return [_joined(y, spec, sizes) for y, spec in zip(part(*stacks), outs, strict=True)]
 
-    return stage(whole, [type_of_aval(v.aval) for v in eqn.invars], "shard_map")
+    return whole
 
 
 def _axes(spec: Any) -> Spec:
@@ -82,13 +83,3 @@ def _joined(x: Any, spec: Spec, sizes: dict[str, int]) -> Any:
         moves += [*[used.index(axis) for axis in names], len(used) + i]
         shape.append(n * prod([sizes[axis] for axis in names]))
     return reshape(transpose(x, permutation=tuple(moves)), shape=tuple(shape))
-
-
-def _of_the_first(program: Program, dims: Sequence[int | None]) -> Program:
-    """Return the program with the first entry along an axis of each result that has one."""
-
-    def run(*values: Any) -> list[Any]:
-        found = zip(evaluate(program, values), dims, strict=True)
-        return [y if d is None else index_axis(y, d, 0) for y, d in found]
-
-    return stage(run, program.in_types, program.name) if any(d is not None for d in dims) else program
