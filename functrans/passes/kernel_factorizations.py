@@ -8,6 +8,7 @@ are worked on by a loop over rows or columns. Pivoting and the order of the step
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -224,26 +225,17 @@ def cholesky_factor(x: Any) -> Any:
 
 
 def _cholesky(x: Any) -> tuple[Any, Any]:
-    rows = _rows(x)
-    n = len(rows)
+    """Compute each row of the factor from those above it, which multiply it to the row of x."""
     factor: list[list[Any]] = []
-    positive = None
-    for i in range(n):
-        row: list[Any] = []
-        for j in range(i + 1):
-            rest = _element(rows[i], j)
-            for k in range(j):
-                rest = sub(rest, mul(row[k], (factor[j] if j < i else row)[k]))
-            if j < i:
-                row.append(div(rest, factor[j][j]))
-            else:
-                here = gt(rest, full_like(rest, 0))
-                positive = here if positive is None else and_(positive, here)
-                row.append(sqrt(rest))
-        factor.append(row)
-    zero = full_like(factor[0][0], 0)
-    made = stack([stack([*row, *[zero] * (n - len(row))], -1) for row in factor], -2)
-    return made, positive
+    pivots = []
+    for i, whole in enumerate(_rows(x)):
+        given = [_element(whole, j) for j in range(i)]
+        row = _substituted(lambda i, j: factor[i][j], given, forwards=True, unit_diagonal=False)
+        pivots.append(reduce(lambda rest, v: sub(rest, mul(v, v)), row, _element(whole, i)))
+        factor.append([*row, sqrt(pivots[i])])
+    zero = full_like(pivots[0], 0)
+    made = stack([stack([*row, *[zero] * (len(factor) - len(row))], -1) for row in factor], -2)
+    return made, reduce(and_, [gt(pivot, zero) for pivot in pivots])
 
 
 def _cholesky_in_a_loop(x: Any) -> tuple[Any, Any]:
@@ -277,8 +269,10 @@ def _element(row: Any, j: int) -> Any:
 
 
 def _along(element: Any, row: Any) -> Any:
-    """Broadcast an element along a row."""
+    """Broadcast an element along a row, which may be an element too."""
     shape = typeof(row).shape
+    if typeof(element).shape == shape:
+        return element
     return broadcast_to_axis(element, len(shape) - 1, shape[-1])
 
 
@@ -290,8 +284,7 @@ def _down(row: Any, x: Any) -> Any:
 def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
     """Return, per matrix of the stack, the row of number `index`; else `row`."""
     for i, other in others:
-        here = eq(index, full_like(index, i))
-        row = select_n(_along(here, row) if typeof(row).ndim > typeof(here).ndim else here, row, other)
+        row = select_n(_along(eq(index, full_like(index, i)), row), row, other)
     return row
 
 
