@@ -263,7 +263,8 @@ def memo(
 
 
 def memoized(derive: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
-    """Store the results of a function of a program, called by position, as `memo` does."""
+    """Store the results of a function of a program, called by position, as `memo` does. It gets lists
+    as tuples."""
     defaults: tuple[Any, ...] = derive.__defaults__ or ()
     all_given = derive.__code__.co_argcount - 1
 
@@ -272,6 +273,8 @@ def memoized(derive: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, 
         missing = all_given - len(key)
         if missing:
             key += defaults[-missing:]
+        if list in map(type, key):
+            key = tuple([tuple(k) if k.__class__ is list else k for k in key])
         return memo(program, derive, *key)
 
     return found  # type: ignore[return-value]

@@ -242,16 +242,6 @@ class Primitive:
         """
         return False
 
-    def mesh(self, params: dict[str, Any]) -> Any:
-        """Return the device mesh on which it shards its operands, or None.
-
-        Example:
-          >>> from functrans.ir import PRIMITIVES
-          >>> PRIMITIVES["sin"].mesh({}) is None
-          True
-        """
-        return getattr(params.get("sharding"), "mesh", None)
-
     def calls(self, params: dict[str, Any]) -> Any:
         """Return how it calls Python, a `Calls` (callback.py); None if it does not.
 
