@@ -109,7 +109,9 @@ class Concatenate(moving.Moving):
                 or x.ndim != first.ndim
             ):
                 raise self.mismatch(
-                    xs, f"operands may differ in size along axis {dimension} only: {first}, {x}"
+                    xs,
+                    f"operands may differ in size along axis {dimension} only: {first}, {x}",
+                    "Pad, slice or transpose them first; x[None] adds an axis.",
                 )
         size = sum([x.shape[dimension] for x in xs])
         shape = (*first.shape[:dimension], size, *first.shape[dimension + 1 :])
