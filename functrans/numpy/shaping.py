@@ -160,13 +160,6 @@ def squeeze(a: Any, axis: Any = None) -> Any:
         axes = tuple([i for i, n in enumerate(t.shape) if n == 1])
     else:
         axes = tuple(sorted(axes_of(axis, t.ndim, "squeeze")))
-    for i in axes:
-        if t.shape[i] != 1:
-            raise invalid(
-                "squeeze",
-                f"cannot drop axis {i} of {t}, whose size is not 1",
-                "Index it, x[..., 0], or reduce over it.",
-            )
     return moving.squeeze(a, dimensions=axes) if axes else a
 
 

@@ -10,6 +10,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from functrans import errors
 from functrans.caching import cached
 from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
@@ -55,7 +56,8 @@ class Reduction(Primitive):
     def abstract_eval(self, x: ArrayType, *, axes: Axes) -> ArrayType:
         self.check_dtype((x,))
         if any(not 0 <= a < x.ndim for a in axes) or len(set(axes)) != len(axes):
-            raise self.mismatch((x,), f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}")
+            problem = f"axes {axes} must be distinct and lie in 0..{x.ndim - 1}"
+            raise self.mismatch((x,), problem, error=errors.InvalidArgument)
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in axes]))
 
     def reference(self, x: Any, *, axes: Any) -> Any:

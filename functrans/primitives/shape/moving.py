@@ -170,9 +170,9 @@ class Squeeze(Structural):
             raise self.mismatch((x,), f"dimensions {dimensions} must be distinct")
         for d in dimensions:
             if not 0 <= d < x.ndim or x.shape[d] != 1:
-                raise self.mismatch(
-                    (x,), f"only axes of size 1 can be dropped, not axis {d} of shape {x.shape}"
-                )
+                problem = f"only axes of size 1 can be dropped, not axis {d} of shape {x.shape}"
+                fix = "Index it, x[..., 0], or reduce over it."
+                raise self.mismatch((x,), problem, fix, errors.InvalidArgument)
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in dimensions]))
 
     def reference(self, x: Any, *, dimensions: Any) -> Any:
