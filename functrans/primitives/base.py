@@ -390,6 +390,13 @@ class Primitive:
             if dtype_class(t.dtype) not in (takes or self.takes):
                 raise self.wrong_dtype(types, t, takes or self.takes)
 
+    def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
+        dtypes = dict.fromkeys([t.dtype for t in types])
+        if len(dtypes) > 1:
+            problem = f"{what} must have equal dtypes, got {' and '.join(map(str, dtypes))}"
+            fix = "Cast one with x.astype(...) (the functions of functrans.numpy promote)."
+            raise self.mismatch(types, problem, fix)
+
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"
         advice = {

@@ -100,10 +100,9 @@ class Concatenate(moving.Moving):
     def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:
             raise self.mismatch(xs, f"all operands need an axis {dimension}")
+        self.check_one_dtype(xs)
         first = xs[0]
         for x in xs[1:]:
-            if x.dtype != first.dtype:
-                raise self.mismatch(xs, f"operands must have equal dtypes, got {first} and {x}")
             if (
                 moving.without(x.shape, dimension) != moving.without(first.shape, dimension)
                 or x.ndim != first.ndim
