@@ -25,10 +25,11 @@ import numpy as np
 
 from functrans import runtime
 from functrans.caching import cached
+from functrans.flags import flags
 from functrans.ir.program import PRIMITIVES, Equation, Program, Var
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import hlo
-from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.base import Cost, Params, Primitive, bytes_of
 from functrans.primitives.elementwise.bitwise import or_, shift_left, shift_right_logical, xor
 from functrans.primitives.elementwise.conversion import cast
 from functrans.primitives.elementwise.families import full_like
@@ -99,8 +100,13 @@ class Random(Primitive):
     # --- defined by subclasses instead of `reference` and `lower`; `_` are the generator's parameters
 
     def words(self, *operands: Any, **params: Any) -> Any:
-        """Return the result of the generator that is implemented here, by other operations."""
+        """Return the result of the generator that is implemented here, by other operations; `in_numpy`
+        if they are for NumPy."""
         raise self.missing("lower")
+
+    def is_written(self, types: Sequence[ArrayType], params: Params) -> bool:
+        """Return whether `words` has the same result as JAX."""
+        return is_ours(**params)
 
     def of_key(self, key: Any, *rest: Any, **params: Any) -> Any:
         """Apply the function of jax.random, to one typed key."""
@@ -109,20 +115,22 @@ class Random(Primitive):
     # --- derived
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
-        if is_ours(**params):
-            types = [ArrayType(x.shape, x.dtype) for x in arrays]
-            return runtime.run_in_numpy(_words(self, *types, **params), arrays)[0]
-        return np.asarray(self.through_jax(arrays[0].ndim, **params)(*arrays))
+        types = [ArrayType(x.shape, x.dtype) for x in arrays]
+        if self.is_written(types, params):
+            return runtime.run_in_numpy(written(self, *types, in_numpy=True, **params), arrays)[0]
+        with jax.enable_x64(flags.jax_enable_x64 or arrays[-1].dtype == np.float64):
+            return np.asarray(self.through_jax(arrays[0].ndim, **params)(*arrays))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
-        if not is_ours(**params):
+        types = [v.type for v in w.equation.inputs]
+        if not self.is_written(types, params):
             raise w.unwritable()
-        return w.call(_words(self, *[v.type for v in w.equation.inputs], **params), xs)
+        return w.call(written(self, *types, in_numpy=True, **params), xs)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         slow = _CHAINS_ARE_SLOW and self.chained and not ctx.on_this_cpu
         if is_ours(**params) and not slow:
-            return ctx.emit(_words(self, *ctx.in_types, **params), operands)[0]
+            return ctx.emit(written(self, *ctx.in_types, **params), operands)[0]
         return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, **params), *operands)[0]
 
     def through_jax(
@@ -150,7 +158,7 @@ class Random(Primitive):
 
 
 @cached("programs of random bits", 1024)
-def _words(primitive: Random, *types: ArrayType, **params: Any) -> Program:
+def written(primitive: Random, *types: ArrayType, **params: Any) -> Program:
     """Return `words` as a program."""
     return stage(lambda *xs: [primitive.words(*xs, **params)], types, primitive.name)
 
