@@ -154,7 +154,7 @@ class Split(moving.Structural):
         return bind(self, (x,), params)
 
     def abstract_eval(self, x: ArrayType, *, sizes: tuple[int, ...], axis: int) -> list[ArrayType]:
-        if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
+        if sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
             raise self.mismatch((x,), f"sizes {sizes} must be >= 0 and sum to the size of axis {axis}")
         return [x.update(shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
 
