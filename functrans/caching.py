@@ -263,10 +263,13 @@ def memo(
 
 
 def memoized(derive: Callable[Concatenate[D, P], R]) -> Callable[Concatenate[D, P], R]:
-    """Store the results of a function of a program, called by position, as `memo` does."""
+    """Store the results of a function of a program, called by position, as `memo` does. It gets lists
+    as tuples."""
 
     @functools.wraps(derive)
     def found(program: D, *key: Any) -> R:
+        if list in map(type, key):
+            key = tuple([tuple(k) if k.__class__ is list else k for k in key])
         return memo(program, derive, *key)
 
     return found  # type: ignore[return-value]

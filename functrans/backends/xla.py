@@ -175,9 +175,9 @@ def bind(program: Program, operands: Sequence[Any], preparation: Preparation = A
 
 @memoized
 def mesh_of(program: Program) -> Any:
-    """Return the device mesh of a program's shardings, or None."""
-    meshes = [e.primitive.mesh(e.params) for p in with_nested(program) for e in p.equations]
-    return next((m for m in meshes if m is not None), None)
+    """Return the device mesh of a parameter of an equation, a sharding or JAX's equation, or None."""
+    held = [x for p in with_nested(program) for e in p.equations for x in e.params.values()]
+    return next((x.mesh for x in held if getattr(x, "mesh", None) is not None), None)
 
 
 @_program_p.def_abstract_eval

@@ -329,6 +329,33 @@ def results_by_age(program: Program) -> tuple[Program, list[int]]:
     return ordered, places
 
 
+def with_programs(program: Program, new: dict[Program, Program]) -> Program:
+    """Return the program with nested programs replaced; the same object if none is."""
+    inner = program.children
+    if all([new.get(p, p) is p for p in inner]):
+        return program
+    equations = program.equations.copy()
+    for i, e in enumerate(equations):
+        if e.primitive.holds_programs:
+            params = replaced_programs(e.params, new)
+            equations[i] = Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
+    made = program.replace(equations=equations)
+    made.children = list(dict.fromkeys([new.get(p, p) for p in inner]))
+    return made
+
+
+def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
+    """Return the parameters of an equation with nested programs replaced."""
+    made = {}
+    for name, value in params.items():
+        if value.__class__ is Program:
+            value = new.get(value, value)
+        elif value.__class__ is tuple and value and value[0].__class__ is Program:
+            value = tuple([new.get(p, p) for p in value])
+        made[name] = value
+    return made
+
+
 def hoist_constants(program: Program) -> tuple[Program, tuple[Any, ...]]:
     """Return the program with its constants as leading inputs, and their values."""
     if not program.constants:

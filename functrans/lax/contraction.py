@@ -167,27 +167,20 @@ def _canonical_precision(precision: Any) -> tuple[str, str] | str:
 
 
 def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: Any) -> list[Any]:
-    """Cast different dtypes to the wider of the two (XLA's rule for contractions, not JAX's
-    promotion), or to the preferred one."""
-    dtypes = sorted([x.dtype, y.dtype], key=_width)
-    if _width(x.dtype) == _width(y.dtype):
-        raise _dot_general.mismatch((x, y), f"operands must have equal dtypes, got {x.dtype} and {y.dtype}")
-    to = preferred or dtypes[-1]
+    """Cast different dtypes to the wider of the two, or to the preferred one."""
+    try:
+        to = preferred or _wider(x.dtype, y.dtype)
+    except TypeError:  # the operation says so
+        return [lhs, rhs]
     cast = PRIMITIVES["convert_element_type"]
     return [v if t.dtype == to else cast(v, dtype=to, weak_type=t.weak_type) for v, t in ((lhs, x), (rhs, y))]
 
 
-@cached("widths of dtypes", 256)
-def _width(dtype: Any) -> tuple[Any, ...]:
-    """Return a sort key: complex > real > integer; then exponent, mantissa, size; then signed."""
-    kind = dtype_class(dtype)
-    if kind in ("float", "complex"):
-        info = jax.numpy.finfo(dtype)
-        return kind == "complex", info.maxexp, info.nmant, info.bits
-    if kind in ("int", "uint"):
-        bounds = jax.numpy.iinfo(dtype)
-        return False, -1, -1, bounds.bits, bounds.min < 0
-    return False, -1, -1, 1, True
+@cached("wider dtypes", 256)
+def _wider(*dtypes: Any) -> Any:
+    """Return the wider dtype, by the rule of JAX and XLA for contractions, which is not that of promotion."""
+    scalars = [jax.ShapeDtypeStruct((), dtype) for dtype in dtypes]
+    return jax.eval_shape(lambda x, y: jax.lax.dot_general(x, y, (((), ()), ((), ()))), *scalars).dtype
 
 
 __all__ = ["DotAlgorithmPreset", "Precision", "dot_general"]

@@ -16,7 +16,6 @@ from jax.lax import AccuracyMode, RoundingMethod, Tolerance
 
 from functrans import errors
 from functrans import pytrees as tree
-from functrans.ir.source import here
 from functrans.ir.types import ArrayType, canonical_dtype, is_key_dtype
 from functrans.lax.arguments import check_fits, dtype_asked, integer, member, spread
 from functrans.primitives.base import PRIMITIVES
@@ -238,8 +237,6 @@ def round(x: ArrayLike, rounding_method: RoundingMethod = RoundingMethod.AWAY_FR
     "2, 10.0, 20.0, 30.0 -> 30.0",
 )
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    if not cases:
-        raise errors.InvalidArgument(f"select_n: at least one case is needed, {here()}")
     return bind(PRIMITIVES["select_n"], [operand(x) for x in (which, *cases)], {})
 
 

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from functrans.lax.arguments import as_array, integers, invalid, placed
+from functrans.lax.arguments import as_array, integers, placed
 from functrans.lax.elementwise import documented
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.elementwise.conversion import strong
 from functrans.typing import Array, ArrayLike, Device
 
 __all__ = ["reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor"]
-
-
-def _axes(axes: Sequence[int], ndim: int, name: str) -> tuple[int, ...]:
-    found = integers(axes, name, "axes")
-    if any([not 0 <= a < ndim for a in found]):
-        raise invalid(name, f"reduction axes {found} must lie in 0..{ndim - 1}")
-    if len(set(found)) != len(found):
-        raise invalid(name, f"duplicate value in axes {found}")
-    return found
 
 
 class _Reduction(Protocol):
@@ -35,7 +26,7 @@ def _reduction(name: str, what: str, example: str, weak: bool = True) -> _Reduct
     @documented(name, f"{what} over the axes `axes`.", example)
     def reduction(operand: ArrayLike, axes: Sequence[int], *, out_sharding: Device = None) -> Array:
         x = as_array(operand)
-        y = primitive(x if weak else strong(x), axes=_axes(axes, len(x.shape), name))
+        y = primitive(x if weak else strong(x), axes=integers(axes, name, "axes"))
         return placed(y, out_sharding)
 
     return reduction

@@ -54,12 +54,6 @@ def power(x: ArrayLike, y: ArrayLike, /) -> Array:
     if exponent is not None:
         if x.__class__ is not Tracer or x.type.dtype is BOOL:
             (x,) = numeric(promotion.value_of(x, "power"))
-        if exponent < 0 and not is_inexact(typeof(x).dtype):
-            raise promotion.mismatch(
-                "power",
-                f"integers cannot be raised to negative powers, got {typeof(x)} ** {exponent}",
-                "Cast the base to float.",
-            )
         return integer_pow(x, y=exponent)
     given = x, y
     x, y = promotion.value_of(x, "power"), promotion.value_of(y, "power", 1)

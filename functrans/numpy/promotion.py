@@ -299,17 +299,10 @@ def broadcast_shape(
     error: type[Exception] = errors.ShapeMismatch,
 ) -> tuple[int, ...]:
     """Return the broadcast shape, by NumPy's rules."""
-    ndim = max([len(s) for s in shapes], default=0)
-    result = [1] * ndim
-    for shape in shapes:
-        lead = ndim - len(shape)
-        for i, n in enumerate(shape):
-            have = result[lead + i]
-            if have == 1:
-                result[lead + i] = n
-            elif n not in (1, have):
-                raise _incompatible(shapes, name, types, error)
-    return tuple(result)
+    try:
+        return jax.lax.broadcast_shapes((), *shapes)
+    except ValueError:
+        raise _incompatible(shapes, name, types, error) from None
 
 
 def _incompatible(shapes: Any, name: str, types: Any, error: type[Exception]) -> Exception:

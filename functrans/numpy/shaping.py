@@ -160,13 +160,6 @@ def squeeze(a: Any, axis: Any = None) -> Any:
         axes = tuple([i for i, n in enumerate(t.shape) if n == 1])
     else:
         axes = tuple(sorted(axes_of(axis, t.ndim, "squeeze")))
-    for i in axes:
-        if t.shape[i] != 1:
-            raise invalid(
-                "squeeze",
-                f"cannot drop axis {i} of {t}, whose size is not 1",
-                "Index it, x[..., 0], or reduce over it.",
-            )
     return moving.squeeze(a, dimensions=axes) if axes else a
 
 
@@ -214,28 +207,11 @@ def concatenate(
         xs = [astype(x, dtype) for x in xs]
     if axis is None:
         xs, axis = [ravel(x) for x in xs], 0
-    types = [typeof(x) for x in xs]
-    n = types[0].ndim
+    n = typeof(xs[0]).ndim
     if n == 0:
         raise invalid(name, "scalars cannot be joined", "Use jnp.stack.")
-    if any(t.ndim != n for t in types):
-        shown = ", ".join(map(str, types))
-        raise mismatch(
-            name,
-            f"Cannot concatenate arrays with different numbers of dimensions: got {shown}",
-            "Add axes with jnp.expand_dims or x[None].",
-        )
     i = axis_index(axis, n, name)
-    if len(xs) == 1:
-        return array_of(xs[0], name)
-    if len({(*t.shape[:i], *t.shape[i + 1 :]) for t in types}) > 1:
-        shown = ", ".join(map(str, types))
-        raise mismatch(
-            name,
-            f"arrays may differ in size along axis {i} only, got {shown}",
-            "Pad, slice or transpose them first.",
-        )
-    return joining.concatenate(*xs, dimension=i)
+    return joining.concatenate(*xs, dimension=i) if len(xs) > 1 else array_of(xs[0], name)
 
 
 def _pieces(name: str, arrays: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from functrans.ir.program import Equation, program_of
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.kernel_factorizations import FACTORIZATIONS, part
+from functrans.passes.kernel_factorizations import FACTORIZATIONS
 from functrans.passes.kernel_scatters import can_be_written, scattered
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
@@ -22,6 +22,7 @@ from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
+from functrans.primitives.indexing.dynamic_slice import part_of
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
@@ -159,7 +160,7 @@ def _accumulated(term: Callable[[Any, Any, int], Any], x: Any, y: Any, i: int, j
     first, total = literal(0, ArrayType((), INT32)), full_like(term(x, y, 0), 0)
 
     def step(at: Any, total: Any) -> list[Any]:
-        xs, ys = part(x, i, at, many), part(y, j, at, many)
+        xs, ys = part_of(x, i, at, many), part_of(y, j, at, many)
         for k in range(many):
             total = add(total, term(xs, ys, k))
         return [add(at, full_like(at, many)), total]

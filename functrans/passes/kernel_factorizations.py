@@ -8,6 +8,7 @@ are worked on by a loop over rows or columns. Pivoting and the order of the step
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from functrans.primitives.elementwise.complex_numbers import abs_, imag, real
 from functrans.primitives.elementwise.families import add, div, eq, full_like, ge, gt, lt, mul, sub
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.elementwise.transcendental import sqrt
-from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.dynamic_slice import element_of, part_of, with_element
 from functrans.primitives.linalg.factors import lu, lu_pivots_to_permutation
 from functrans.primitives.linalg.matrices import INT32, conj, is_complex, lower_part, permuted, transposed
 from functrans.primitives.linalg.triangular import cholesky, triangular_solve
@@ -32,7 +33,6 @@ from functrans.primitives.shape.moving import (
     broadcast_to_axis,
     index_axis,
     move_axis,
-    reshape,
     rev,
     slice_axis,
 )
@@ -200,7 +200,7 @@ def _solved_in_a_loop(a: Any, b: Any, forwards: bool, unit_diagonal: bool) -> An
 
     def by_rows(j: Any, x: Any, b: Any, a: Any, before: Any) -> list[Any]:
         row = divided(_reduced(b, x, before, j), a, j)
-        return [_written(x, row, j)]
+        return [with_element(x, last, j, row)]
 
     if width == 1:
         _, rows = _loop(by_columns, b, n, move_axis(transposed(a), last, 0))
@@ -224,26 +224,17 @@ def cholesky_factor(x: Any) -> Any:
 
 
 def _cholesky(x: Any) -> tuple[Any, Any]:
-    rows = _rows(x)
-    n = len(rows)
+    """Compute each row of the factor from those above it, which multiply it to the row of x."""
     factor: list[list[Any]] = []
-    positive = None
-    for i in range(n):
-        row: list[Any] = []
-        for j in range(i + 1):
-            rest = _element(rows[i], j)
-            for k in range(j):
-                rest = sub(rest, mul(row[k], (factor[j] if j < i else row)[k]))
-            if j < i:
-                row.append(div(rest, factor[j][j]))
-            else:
-                here = gt(rest, full_like(rest, 0))
-                positive = here if positive is None else and_(positive, here)
-                row.append(sqrt(rest))
-        factor.append(row)
-    zero = full_like(factor[0][0], 0)
-    made = stack([stack([*row, *[zero] * (n - len(row))], -1) for row in factor], -2)
-    return made, positive
+    pivots = []
+    for i, whole in enumerate(_rows(x)):
+        given = [_element(whole, j) for j in range(i)]
+        row = _substituted(lambda i, j: factor[i][j], given, forwards=True, unit_diagonal=False)
+        pivots.append(reduce(lambda rest, v: sub(rest, mul(v, v)), row, _element(whole, i)))
+        factor.append([*row, sqrt(pivots[i])])
+    zero = full_like(pivots[0], 0)
+    made = stack([stack([*row, *[zero] * (len(factor) - len(row))], -1) for row in factor], -2)
+    return made, reduce(and_, [gt(pivot, zero) for pivot in pivots])
 
 
 def _cholesky_in_a_loop(x: Any) -> tuple[Any, Any]:
@@ -257,7 +248,7 @@ def _cholesky_in_a_loop(x: Any) -> tuple[Any, Any]:
         root = _along(sqrt(pivot), row)
         after = select_n(gt(columns, _full(columns, j)), full_like(row, 0), div(row, root))
         row = select_n(eq(columns, _full(columns, j)), after, root)
-        return [_written(factor, optimization_barrier(row)[0], j), gt(pivot, full_like(pivot, 0))]
+        return [with_element(factor, last, j, optimization_barrier(row)[0]), gt(pivot, full_like(pivot, 0))]
 
     factor = _with_rows(full_like(x, 0), last)
     factor, positive = _loop(step, factor, n, move_axis(x, last + 1, 0))
@@ -277,8 +268,10 @@ def _element(row: Any, j: int) -> Any:
 
 
 def _along(element: Any, row: Any) -> Any:
-    """Broadcast an element along a row."""
+    """Broadcast an element along a row, which may be an element too."""
     shape = typeof(row).shape
+    if typeof(element).shape == shape:
+        return element
     return broadcast_to_axis(element, len(shape) - 1, shape[-1])
 
 
@@ -290,8 +283,7 @@ def _down(row: Any, x: Any) -> Any:
 def _chosen(row: Any, index: Any, others: Iterable[tuple[int, Any]]) -> Any:
     """Return, per matrix of the stack, the row of number `index`; else `row`."""
     for i, other in others:
-        here = eq(index, full_like(index, i))
-        row = select_n(_along(here, row) if typeof(row).ndim > typeof(here).ndim else here, row, other)
+        row = select_n(_along(eq(index, full_like(index, i)), row), row, other)
     return row
 
 
@@ -300,18 +292,9 @@ def _size(x: Any) -> Any:
     return add(abs_(real(x)), abs_(imag(x))) if is_complex(x) else abs_(x)
 
 
-def part(x: Any, axis: int, start: Any, size: int) -> Any:
-    """Return the elements from `start` on along an axis."""
-    shape = typeof(x).shape
-    starts = [start if d == axis else full_like(start, 0) for d in range(len(shape))]
-    sizes = tuple([size if d == axis else n for d, n in enumerate(shape)])
-    return dynamic_slice(x, *starts, sizes=sizes)
-
-
 def _at(x: Any, axis: int, j: Any) -> Any:
     """Return element j along an axis, counted from the last."""
-    axis += typeof(x).ndim
-    return index_axis(part(x, axis, j, 1), axis, 0)
+    return element_of(x, axis + typeof(x).ndim, j)
 
 
 def _counted(row: Any) -> Any:
@@ -339,7 +322,7 @@ def _reduced(total: Any, rows: Any, factors: Any, n: Any) -> Any:
     axis = typeof(rows).ndim - 2
 
     def step(k: Any, total: Any) -> list[Any]:
-        block, by = part(rows, axis, k, AT_ONCE), part(factors, axis, k, AT_ONCE)
+        block, by = part_of(rows, axis, k, AT_ONCE), part_of(factors, axis, k, AT_ONCE)
         for i in range(AT_ONCE):
             row = index_axis(block, axis, i)
             total = sub(total, mul(_along(index_axis(by, axis, i), row), row))
@@ -353,13 +336,6 @@ def _with_rows(x: Any, axis: int) -> Any:
     t = typeof(x)
     config = [(0, -t.shape[d] % AT_ONCE if d == axis else 0, 0) for d in range(t.ndim)]
     return pad(x, literal(0, ArrayType((), t.dtype)), config=tuple(config))
-
-
-def _written(x: Any, row: Any, j: Any) -> Any:
-    """Return x with another row j."""
-    *stacked, width = typeof(row).shape
-    starts = [*[full_like(j, 0)] * len(stacked), j, full_like(j, 0)]
-    return dynamic_update_slice(x, reshape(row, shape=(*stacked, 1, width)), *starts)
 
 
 # --- what is written so ---------------------------------------------------------------------------

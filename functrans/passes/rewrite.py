@@ -21,6 +21,8 @@ import ml_dtypes
 from functrans.caching import cached
 from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed_all
+from functrans.ir.program import replaced_programs as replaced_programs
+from functrans.ir.program import with_programs as with_programs
 from functrans.ir.source import Source
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
@@ -77,32 +79,6 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
                 made = p.keep((everywhere, key), made)
         new[p] = made
     return new[program]
-
-
-def with_programs(program: Program, new: dict[Program, Program]) -> Program:
-    """Return the program with nested programs replaced; the same object if none is."""
-    inner = program.children
-    if all([new.get(p, p) is p for p in inner]):
-        return program
-    equations = [
-        derived(e, params=replaced_programs(e.params, new)) if e.primitive.holds_programs else e
-        for e in program.equations
-    ]
-    made = program.replace(equations=equations)
-    made.children = list(dict.fromkeys([new.get(p, p) for p in inner]))
-    return made
-
-
-def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
-    """Return the parameters of an equation with nested programs replaced."""
-    made = {}
-    for name, value in params.items():
-        if value.__class__ is Program:
-            value = new.get(value, value)
-        elif value.__class__ is tuple and value and value[0].__class__ is Program:
-            value = tuple([new.get(p, p) for p in value])
-        made[name] = value
-    return made
 
 
 def all_equations(program: Program) -> list[Equation]:

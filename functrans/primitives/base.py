@@ -93,7 +93,8 @@ class Primitive:
     linear_from: int | None = None  # it is linear in all operands from this one on
     symmetric = False  # linear in its one operand, and its own transpose
     multilinear = False  # linear in each of `linear_in` separately (a product), not jointly (a sum)
-    # parameters that are axes of all operands and results; () if a leading axis does not matter
+    # parameters that are axes of all operands and results, distinct and in range; () if a leading axis
+    # does not matter
     axis_params: tuple[str, ...] | None = None
     # parameters with an entry per axis -> the entry of an axis that is taken whole; None: its size
     per_axis: dict[str, Any] = {}
@@ -242,16 +243,6 @@ class Primitive:
         """
         return False
 
-    def mesh(self, params: dict[str, Any]) -> Any:
-        """Return the device mesh on which it shards its operands, or None.
-
-        Example:
-          >>> from functrans.ir import PRIMITIVES
-          >>> PRIMITIVES["sin"].mesh({}) is None
-          True
-        """
-        return getattr(params.get("sharding"), "mesh", None)
-
     def calls(self, params: dict[str, Any]) -> Any:
         """Return how it calls Python, a `Calls` (callback.py); None if it does not.
 
@@ -360,6 +351,12 @@ class Primitive:
         return self.linear_in if self.linear_from is None else range(self.linear_from, n_args)
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
+        for name in self.axis_params or ():
+            axes, ndim = params.get(name, ()), types[0].ndim if types else 0
+            each = axes if axes.__class__ is tuple else (axes,)
+            if len(set(each)) < len(each) or not all([0 <= a < ndim for a in each]):
+                where = f"{'be distinct and ' * (each is axes)}lie in 0..{ndim - 1}"
+                raise self.mismatch(types, f"{name} {axes} must {where}", error=errors.InvalidArgument)
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
 
@@ -399,6 +396,13 @@ class Primitive:
         for t in types:
             if dtype_class(t.dtype) not in (takes or self.takes):
                 raise self.wrong_dtype(types, t, takes or self.takes)
+
+    def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
+        dtypes = dict.fromkeys([t.dtype for t in types])
+        if len(dtypes) > 1:
+            problem = f"{what} must have equal dtypes, got {' and '.join(map(str, dtypes))}"
+            fix = "Cast one with x.astype(...) (the functions of functrans.numpy promote)."
+            raise self.mismatch(types, problem, fix)
 
     def missing(self, rule: str) -> Exception:
         where = f"{type(self).__module__.replace('.', '/')}.py"

@@ -12,8 +12,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any
 
-from functrans.caching import exactly, memo, memo_as, memoized
-from functrans.ir.program import Equation, Literal, Program, Var, copied, prune, renamed, renamed_all
+from functrans.caching import exactly, memo_as, memoized
+from functrans.ir.program import (
+    Equation,
+    Literal,
+    Program,
+    Var,
+    copied,
+    prune,
+    renamed,
+    renamed_all,
+    with_programs,
+)
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import bytes_of
@@ -52,24 +62,22 @@ def apart(
     return still, moved, found
 
 
+@memoized
 def reached_outputs(program: Program, moving: Sequence[bool]) -> list[bool]:
     """Return which outputs depend on the moving inputs."""
-    return memo(program, _reached, tuple(moving))
-
-
-def _reached(program: Program, moving: tuple[bool, ...]) -> list[bool]:
     found = depending(program.equations, compress(program.inputs, moving))
     return [y in found for y in program.outputs]
 
 
 def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
     """Return which inputs the wanted outputs depend on."""
-    read: set[Any] = {v for e in memo(program, _needed, tuple(wanted)) for v in e.inputs}
+    read: set[Any] = {v for e in _needed(program, wanted) for v in e.inputs}
     read.update(compress(program.outputs, wanted))
     return [v in read for v in program.inputs]
 
 
-def _needed(program: Program, wanted: tuple[bool, ...]) -> list[Equation]:
+@memoized
+def _needed(program: Program, wanted: Sequence[bool]) -> list[Equation]:
     """Return the equations that the wanted outputs need or that have an effect. Of an equation with
     results that are not needed only a part is: so what is read is what `reached` is reached from."""
     read: set[Any] = set(compress(program.outputs, wanted))
@@ -86,16 +94,12 @@ def _needed(program: Program, wanted: tuple[bool, ...]) -> list[Equation]:
     return kept
 
 
+@memoized
 def restricted(program: Program, inputs: Sequence[bool], outputs: Sequence[bool]) -> Program:
     """Return the program with only some inputs and outputs."""
-    return memo(program, _restricted, tuple(inputs), tuple(outputs))
-
-
-def _restricted(program: Program, inputs: tuple[bool, ...], outputs: tuple[bool, ...]) -> Program:
-    equations = memo(program, _needed, outputs)
     return program.replace(
         inputs=compress(program.inputs, inputs),
-        equations=equations,
+        equations=_needed(program, outputs),
         outputs=compress(program.outputs, outputs),
     )
 
@@ -112,21 +116,8 @@ def silent(program: Program) -> Program:
     its results need, also in nested programs. A callback whose value is needed stays."""
     if not any(e.primitive.has_effects(e.params) for e in program.equations):
         return program
-    kept = prune(program.equations, program.outputs, effects=False)
-    return program.replace(equations=[*map(_silent_inside, kept)])
-
-
-def _silent_inside(e: Equation) -> Equation:
-    if not (e.primitive.holds_programs and e.primitive.has_effects(e.params)):
-        return e
-    params = {name: _silenced(value) for name, value in e.params.items()}
-    return Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-
-
-def _silenced(value: Any) -> Any:
-    if value.__class__ is tuple:
-        return tuple([_silenced(v) for v in value])
-    return silent(value) if value.__class__ is Program else value
+    kept = program.replace(equations=prune(program.equations, program.outputs, effects=False))
+    return with_programs(kept, {p: silent(p) for p in kept.children})
 
 
 def smaller(equation: Equation, inputs: Sequence[bool], outputs: Iterable[Var], **changed: Any) -> Equation:

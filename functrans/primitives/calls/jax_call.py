@@ -94,9 +94,6 @@ class JaxCall(HigherOrderPrimitive):
         batched, axes = body.batched(t, tuple(dims))
         return _bound(state.trace, batched, args), axes
 
-    def mesh(self, params: dict[str, Any]) -> Any:
-        return params["body"].mesh
-
     def calls(self, params: dict[str, Any]) -> Calls:
         return params["body"].calls
 

@@ -60,12 +60,7 @@ class Convolution(Primitive):
         precision: Any = None,
         preferred: Any = None,
     ) -> ArrayType:
-        if x.dtype != y.dtype:
-            raise self.mismatch(
-                (x, y),
-                f"operands must have equal dtypes, got {x.dtype} and {y.dtype}",
-                "Cast one with x.astype(...).",
-            )
+        self.check_one_dtype((x, y))
         n, k = _sizes(lhs, x.shape), _sizes(rhs, y.shape)
         if not set(lhs) ^ set(rhs) | set(spatial) <= set(out) <= {*lhs, *rhs}:
             raise self.mismatch((x, y), f"axes {lhs}, {rhs} do not fit the operands and {out}")

@@ -71,12 +71,7 @@ class DotGeneral(Primitive):
         return ArrayType(shape, preferred or x.dtype, x.weak_type and y.weak_type)
 
     def _check_dtypes(self, x: ArrayType, y: ArrayType, precision: Any, preferred: Any) -> None:
-        if x.dtype != y.dtype:
-            raise self.mismatch(
-                (x, y),
-                f"operands must have equal dtypes, got {x.dtype} and {y.dtype}",
-                "Cast one with x.astype(...) (jnp.matmul and jnp.einsum promote).",
-            )
+        self.check_one_dtype((x, y))
         if preferred is None or precision.__class__ is str or dtype_class(x.dtype) == "float":
             return
         if np.dtype(preferred).itemsize < x.dtype.itemsize:

@@ -22,9 +22,9 @@ from functrans.primitives.elementwise.arithmetic import max_
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.primitives.elementwise.families import add, eq, gt, lt, sub
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.dynamic_slice import element_of, with_element
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.primitives.shape.moving import broadcast_in_dim
 from functrans.trace import evaluate, literal, stage, typeof
 
 CHECKPOINTS = 32
@@ -75,10 +75,10 @@ def revolve(
         """Return the step, between p and `last`, at which to store the next checkpoint."""
         steps = add(sub(last, p), 1)
         free = sub(CHECKPOINTS, top)
-        enough = _get(table, add(free, 1))  # counting the checkpoint at p
+        enough = element_of(table, 0, add(free, 1))  # counting the checkpoint at p
         fewer = lt(enough, broadcast_in_dim(steps, shape=typeof(enough).shape, dimensions=()))
         again = reduce_sum(convert_element_type(fewer, dtype=COUNT.dtype), axes=(0,))
-        behind = _get(_get(table, free), again)
+        behind = element_of(element_of(table, 0, free), 0, again)
         onward = add(p, max_(sub(steps, behind), literal(1, COUNT)))
         return select_n(gt(free, 0), add(last, 1), onward)
 
@@ -86,8 +86,8 @@ def revolve(
         def step(p: Any, top: Any, aim: Any, places: Any, *rest: Any) -> list[Any]:
             now, stacks = rest[:n], rest[n:]
             here = eq(p, aim)
-            places = _put(places, p, top)
-            kept = [_put(s, x, top) for s, x in zip(stacks, now, strict=True)]
+            places = with_element(places, 0, top, p)
+            kept = [with_element(s, 0, top, x) for s, x in zip(stacks, now, strict=True)]
             top = add(top, convert_element_type(here, dtype=COUNT.dtype))
             aim = select_n(here, aim, goal(p, last, top))
             return [add(p, 1), top, aim, places, *evaluate(body, [*consts, *now]), *kept]
@@ -100,10 +100,10 @@ def revolve(
         now, stacks = rest[:n], rest[n:]
         found = evaluate(pull, [*consts, *now, *ahead])
         last = sub(last, 1)
-        held = _get(places, sub(top, 1))
+        held = element_of(places, 0, sub(top, 1))
         top = sub(top, convert_element_type(gt(held, last), dtype=COUNT.dtype))
-        p = _get(places, sub(top, 1))
-        now = [_get(s, sub(top, 1)) for s in stacks]
+        p = element_of(places, 0, sub(top, 1))
+        now = [element_of(s, 0, sub(top, 1)) for s in stacks]
         sums = [sum_of(x, y) for x, y in zip(totals, found[:k], strict=True)]
         return [last, p, top, goal(p, last, top), places, *now, *stacks, *found[k:], *sums]
 
@@ -111,22 +111,10 @@ def revolve(
     size = CHECKPOINTS + 1  # the slot above the top is written, but not read
     places = literal(0, ArrayType((size,), COUNT.dtype))
     stacks = [
-        _put(zeros(t.update(shape=(size, *t.shape))), x, zero) for x, t in zip(carry, rows, strict=True)
+        with_element(zeros(t.update(shape=(size, *t.shape))), 0, zero, x)
+        for x, t in zip(carry, rows, strict=True)
     ]
     totals = [literal(0, t) for t in pull.out_types[:k]]
     state = [last, zero, one, goal(zero, last, one), places, *carry, *stacks, *cts, *totals]
     done = loop(lambda last, *_: lt(-1, last), back, state)
     return [*done[len(done) - k :], *done[len(done) - k - c : len(done) - k]]
-
-
-def _get(stack: Any, i: Any) -> Any:
-    """Return row i, a dynamic index."""
-    t = typeof(stack)
-    first = [literal(0, COUNT)] * (t.ndim - 1)
-    return reshape(dynamic_slice(stack, i, *first, sizes=(1, *t.shape[1:])), shape=t.shape[1:])
-
-
-def _put(stack: Any, x: Any, i: Any) -> Any:
-    t = typeof(x)
-    first = [literal(0, COUNT)] * t.ndim
-    return dynamic_update_slice(stack, reshape(x, shape=(1, *t.shape)), i, *first)

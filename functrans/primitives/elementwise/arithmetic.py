@@ -135,7 +135,8 @@ class IntegerPow(ew.Elementwise):
     def abstract_eval(self, x: ArrayType, *, y: int) -> ArrayType:
         self.check_dtype((x,))
         if y < 0 and dtype_class(x.dtype) not in ew.FLOATS:
-            raise self.mismatch((x,), f"integers cannot be raised to the negative power {y}")
+            problem = f"integers cannot be raised to the negative power {y}"
+            raise self.mismatch((x,), problem, "Cast the base to float.")
         return x
 
     def reference(self, x: Any, *, y: int) -> Any:

@@ -58,19 +58,14 @@ class Elementwise(Primitive):
 
     def check_equal(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         """Raise unless all types have the shape and dtype of the first."""
-        shapes, dtypes = [t.shape for t in types], [t.dtype for t in types]
+        shapes = [t.shape for t in types]
         if shapes.count(shapes[0]) != len(shapes):
             raise self.mismatch(
                 types,
                 f"{what} must have equal shapes, got {' and '.join(map(str, shapes))}",
                 "Broadcast first (the functions of functrans.numpy do), or reshape one of them.",
             )
-        if dtypes.count(dtypes[0]) != len(dtypes):
-            raise self.mismatch(
-                types,
-                f"{what} must have equal dtypes, got {' and '.join(map(str, dtypes))}",
-                "Cast one with x.astype(...) (the functions of functrans.numpy promote).",
-            )
+        self.check_one_dtype(types, what)
 
     def batch(self, t: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         to = next(d for d in dims if d is not None)

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import errors
 from functrans.ir.program import Equation
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
@@ -51,7 +52,7 @@ class SelectN(BesideScalars):
     def abstract_eval(self, which: ArrayType, *cases: ArrayType) -> ArrayType:
         types = (which, *cases)
         if not cases:
-            raise self.mismatch(types, "needs at least one case")
+            raise self.mismatch(types, "at least one case is needed", error=errors.InvalidArgument)
         if dtype_class(which.dtype) not in ew.BITS:
             raise self.mismatch(types, f"the selector must be bool or integer, not {which.dtype}")
         if which.dtype == bool and len(cases) > 2:

@@ -15,10 +15,11 @@ from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.mlir import hlo
 from functrans.primitives.base import Cost, LinearInput, bytes_of, type_of
+from functrans.primitives.elementwise.families import full_like
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.indexing.scatter import scatter
 from functrans.primitives.shape.joining import concatenate
-from functrans.primitives.shape.moving import Moving, reshape
+from functrans.primitives.shape.moving import Moving, reshape, without
 from functrans.trace import bind, literal, typeof
 
 
@@ -172,3 +173,29 @@ def _as_indices(t: Any, starts: Any, dims: Any, shape: Any, sizes: Any) -> tuple
 
 dynamic_slice: DynamicSlice = DynamicSlice()
 dynamic_update_slice: DynamicUpdateSlice = DynamicUpdateSlice()
+
+
+# --- along one axis -------------------------------------------------------------------------------
+
+
+def part_of(x: Any, axis: int, start: Any, size: int) -> Any:
+    """Return the elements from `start` on along an axis."""
+    shape = typeof(x).shape
+    sizes = tuple([size if d == axis else n for d, n in enumerate(shape)])
+    return dynamic_slice(x, *_starts(axis, start, len(shape)), sizes=sizes)
+
+
+def element_of(x: Any, axis: int, i: Any) -> Any:
+    """Return element i along an axis, which is dropped."""
+    return reshape(part_of(x, axis, i, 1), shape=without(typeof(x).shape, axis))
+
+
+def with_element(x: Any, axis: int, i: Any, new: Any) -> Any:
+    """Return x with another element i along an axis."""
+    shape = typeof(new).shape
+    update = reshape(new, shape=(*shape[:axis], 1, *shape[axis:]))
+    return dynamic_update_slice(x, update, *_starts(axis, i, len(shape) + 1))
+
+
+def _starts(axis: int, start: Any, ndim: int) -> list[Any]:
+    return [start if d == axis else full_like(start, 0) for d in range(ndim)]

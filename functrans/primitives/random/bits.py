@@ -9,8 +9,9 @@ Programs operate on key data, `uint32[*batch, 2]`; typed keys only pass through 
     random_fold_in u32[*s, 2], u32[*s]  -> u32[*s, 2]
     threefry2x32   u32[n] * 4           -> u32[n] * 2         the hash that all of them use
 
-The default generator, threefry2x32 in its partitionable form, is implemented here. The others
-(`impl="rbg"`, ..., or `partitionable=False`) call `jax.random`. All produce the same bits as JAX.
+The default generator, threefry2x32 in its partitionable form, is written here in other operations: as
+such it is lowered, and interpreted by the reference. The others (`impl="rbg"`, ..., or
+`partitionable=False`) call `jax.random`. All produce the same bits as JAX.
 """
 
 from __future__ import annotations
@@ -22,11 +23,19 @@ from typing import Any
 import jax
 import numpy as np
 
+from functrans import runtime
 from functrans.caching import cached
-from functrans.ir.program import Equation, Program, Var
+from functrans.flags import flags
+from functrans.ir.program import PRIMITIVES, Equation, Program, Var
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
 from functrans.mlir import hlo
-from functrans.primitives.base import Cost, Primitive, bytes_of
+from functrans.primitives.base import Cost, Params, Primitive, bytes_of
+from functrans.primitives.elementwise.bitwise import or_, shift_left, shift_right_logical, xor
+from functrans.primitives.elementwise.conversion import cast
+from functrans.primitives.elementwise.families import full_like
+from functrans.primitives.shape.joining import iota, stack
+from functrans.primitives.shape.moving import broadcast_in_dim, index_axis, reshape
+from functrans.trace import stage, typeof
 
 DEFAULT = "threefry2x32"
 # XLA of JAX 0.11 compiles for minutes where it fuses one unrolled hash into the next (keys of keys, bits
@@ -90,13 +99,14 @@ class Random(Primitive):
 
     # --- defined by subclasses instead of `reference` and `lower`; `_` are the generator's parameters
 
-    def words(self, *arrays: Any, **params: Any) -> Any:
-        """Return the result of the generator that is implemented here, in NumPy."""
-        raise self.missing("reference")
-
-    def emit(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        """Emit that in StableHLO."""
+    def words(self, *operands: Any, **params: Any) -> Any:
+        """Return the result of the generator that is implemented here, by other operations; `in_numpy`
+        if they are for NumPy."""
         raise self.missing("lower")
+
+    def is_written(self, types: Sequence[ArrayType], params: Params) -> bool:
+        """Return whether `words` has the same result as JAX."""
+        return is_ours(**params)
 
     def of_key(self, key: Any, *rest: Any, **params: Any) -> Any:
         """Apply the function of jax.random, to one typed key."""
@@ -105,19 +115,22 @@ class Random(Primitive):
     # --- derived
 
     def reference(self, *arrays: Any, **params: Any) -> Any:
-        if is_ours(**params):
-            return self.words(*arrays, **params)
-        return np.asarray(self.through_jax(arrays[0].ndim, **params)(*arrays))
+        types = [ArrayType(x.shape, x.dtype) for x in arrays]
+        if self.is_written(types, params):
+            return runtime.run_in_numpy(written(self, *types, in_numpy=True, **params), arrays)[0]
+        with jax.enable_x64(flags.jax_enable_x64 or arrays[-1].dtype == np.float64):
+            return np.asarray(self.through_jax(arrays[0].ndim, **params)(*arrays))
 
     def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
-        if not is_ours(**params):
+        types = [v.type for v in w.equation.inputs]
+        if not self.is_written(types, params):
             raise w.unwritable()
-        return w.copied(self.words, xs, params)
+        return w.call(written(self, *types, in_numpy=True, **params), xs)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
         slow = _CHAINS_ARE_SLOW and self.chained and not ctx.on_this_cpu
         if is_ours(**params) and not slow:
-            return self.emit(ctx, *operands, **params)
+            return ctx.emit(written(self, *ctx.in_types, **params), operands)[0]
         return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, **params), *operands)[0]
 
     def through_jax(
@@ -142,6 +155,12 @@ class Random(Primitive):
                 "Make keys with random.key(seed); random.key_data(key) returns their data.",
             )
         return data.shape[: data.ndim - len(last)]
+
+
+@cached("programs of random bits", 1024)
+def written(primitive: Random, *types: ArrayType, **params: Any) -> Program:
+    """Return `words` as a program."""
+    return stage(lambda *xs: [primitive.words(*xs, **params)], types, primitive.name)
 
 
 class RandomWrap(Random):
@@ -195,22 +214,12 @@ class RandomSeed(Random):
         return ArrayType((*seed.shape, *key_shape(impl)), UINT32)
 
     def words(self, seed: Any, **_: Any) -> Any:
-        wide = seed.astype(np.uint64)
-        high = wide >> np.uint64(32) if seed.dtype.itemsize == 8 else np.zeros_like(wide)
-        return np.stack([high, wide & np.uint64(0xFFFFFFFF)], -1).astype(np.uint32)
+        is_wide = typeof(seed).dtype.itemsize == 8
+        high = shift_right_logical(seed, 32) if is_wide else full_like(seed, 0)
+        return stack([cast(high, UINT32), cast(seed, UINT32)], -1)
 
     def through_jax(self, ndim: int, **how: Any) -> Callable[..., Any]:
         return over_batch(lambda seed: jax.random.key_data(jax.random.key(seed, **how)), ndim)
-
-    def emit(self, ctx: Any, seed: Any, **_: Any) -> Any:
-        t = ctx.in_types[0]
-        words = t.update(dtype=UINT32)
-        if t.dtype.itemsize == 8:
-            high = hlo.shift_right_logical(seed, ctx.full(32, t))
-            high = hlo.convert(ctx.type(words), high)
-        else:
-            high = ctx.full(0, words)
-        return _pair(ctx, high, hlo.convert(ctx.type(words), seed), words)
 
 
 class RandomBits(Random):
@@ -232,22 +241,12 @@ class RandomBits(Random):
             raise self.mismatch((data,), f"bit_width must be 8, 16, 32 or 64, not {bit_width}")
         return ArrayType((*self.batch_shape(data, impl), *shape), UINT_OF[bit_width])
 
-    def words(self, data: Any, shape: Any, bit_width: int, **_: Any) -> Any:
-        dtype = UINT_OF[bit_width]
-        x, y = _hash_counts(data, shape)
+    def words(self, data: Any, *, shape: Any, bit_width: int, **_: Any) -> Any:
+        x, y = _hashed_counts(data, shape)
         if bit_width == 64:
-            return (x.astype(dtype) << dtype.type(32)) | y
-        return (x ^ y).astype(dtype)
-
-    def emit(self, ctx: Any, data: Any, *, shape: Any, bit_width: int, **_: Any) -> Any:
-        out = ctx.out_types[0]
-        x, y = _lower_counts(ctx, data, shape)
-        if bit_width == 32:
-            return hlo.xor(x, y)
-        if bit_width < 32:
-            return hlo.convert(ctx.type(out), hlo.xor(x, y))
-        x, y = hlo.convert(ctx.type(out), x), hlo.convert(ctx.type(out), y)
-        return hlo.or_(hlo.shift_left(x, ctx.full(32, out)), y)
+            x, y = cast(x, UINT_OF[64]), cast(y, UINT_OF[64])
+            return or_(shift_left(x, 32), y)
+        return cast(xor(x, y), UINT_OF[bit_width])
 
     def of_key(self, key: Any, *, shape: Any, bit_width: int) -> Any:
         return jax.random.bits(key, shape, UINT_OF[bit_width])
@@ -265,13 +264,8 @@ class RandomSplit(Random):
     ) -> ArrayType:
         return ArrayType((*self.batch_shape(data, impl), *shape, *key_shape(impl)), UINT32)
 
-    def words(self, data: Any, shape: Any, **_: Any) -> Any:
-        return np.stack(_hash_counts(data, shape), -1)
-
-    def emit(self, ctx: Any, data: Any, *, shape: Any, **_: Any) -> Any:
-        words = ArrayType(ctx.out_types[0].shape[:-1], UINT32)
-        x, y = _lower_counts(ctx, data, shape)
-        return _pair(ctx, x, y, words)
+    def words(self, data: Any, *, shape: Any, **_: Any) -> Any:
+        return stack(_hashed_counts(data, shape), -1)
 
     def of_key(self, key: Any, *, shape: Any) -> Any:
         return jax.random.split(key, shape)
@@ -289,17 +283,10 @@ class RandomFoldIn(Random):
         return data
 
     def words(self, data: Any, number: Any, **_: Any) -> Any:
-        zero = np.zeros_like(number)
-        return np.stack(_threefry(data[..., 0], data[..., 1], zero, number), -1)
+        return stack(_hashed(data, full_like(number, 0), number), -1)
 
     def of_key(self, key: Any, number: Any) -> Any:
         return jax.random.fold_in(key, number)
-
-    def emit(self, ctx: Any, data: Any, number: Any, **_: Any) -> Any:
-        t = ctx.in_types[1]
-        keys = [_word(ctx, data, i) for i in (0, 1)]
-        x, y = ctx.call(_hash_program(t.shape), [*keys, ctx.full(0, t), number])
-        return _pair(ctx, x, y, t)
 
     def cost(self, in_types: Any, out_types: Any, **params: Any) -> Cost:
         return Cost(_HASH_COST * in_types[1].size, bytes_of(*in_types, *out_types))
@@ -318,7 +305,14 @@ class Threefry2x32(Random):
         return types[0].strong(), types[0].strong()
 
     def reference(self, *words: Any) -> Any:
-        return list(_threefry(*words))
+        def rotate(x: Any, r: int) -> Any:
+            return (x << np.uint32(r)) | (x >> np.uint32(32 - r))
+
+        with np.errstate(over="ignore"):
+            return list(_rounds(words, np.add, np.bitwise_xor, rotate, np.uint32))
+
+    def numpy_source(self, w: Any, *xs: Any, **params: Any) -> Any:
+        return w.reference(self, xs, params)
 
     def lower(self, ctx: Any, *words: Any) -> Any:
         """Emit the rounds unrolled: XLA fuses them to one loop, and compiles that faster than the loop of
@@ -360,24 +354,6 @@ def _rounds(
     return x, y
 
 
-def _threefry(*words: Any) -> tuple[Any, Any]:
-    def rotate(x: Any, r: int) -> Any:
-        return (x << np.uint32(r)) | (x >> np.uint32(32 - r))
-
-    with np.errstate(over="ignore"):
-        return _rounds([np.asarray(w, np.uint32) for w in words], np.add, np.bitwise_xor, rotate, np.uint32)
-
-
-def _hash_counts(data: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return the hash of 0, 1, 2, ... in row-major order over `shape`, for each key."""
-    counts = np.arange(prod(shape), dtype=np.uint64).reshape(shape)
-    high, low = (counts >> np.uint64(32)).astype(np.uint32), counts.astype(np.uint32)
-    keys = data.reshape(*data.shape[:-1], *([1] * len(shape)), 2)
-    x, y = _threefry(keys[..., 0], keys[..., 1], high, low)
-    full = (*data.shape[:-1], *shape)
-    return np.broadcast_to(x, full), np.broadcast_to(y, full)
-
-
 @cached("programs of hashes", 256)
 def _hash_program(shape: tuple[int, ...]) -> Program:
     """Return the hash as a program, so that a module contains it once per shape."""
@@ -386,42 +362,27 @@ def _hash_program(shape: tuple[int, ...]) -> Program:
     return Program(words, [Equation(threefry2x32, tuple(words), tuple(outs), {})], outs, name="threefry2x32")
 
 
-def _word(ctx: Any, data: Any, i: int) -> Any:
-    """Return word i of each key: u32[*s, 2] -> u32[*s]."""
-    shape = ctx.in_types[0].shape
-    start, limit = (*[0] * (len(shape) - 1), i), (*shape[:-1], i + 1)
-    one = hlo.slice(data, start, limit, [1] * len(shape))
-    return hlo.reshape(ctx.type(ArrayType(shape[:-1], UINT32)), one)
+def _hashed(data: Any, high: Any, low: Any) -> list[Any]:
+    """Return the hash of counters, of two words each, with keys: u32[*s, 2], u32[*s, *shape] * 2 ->
+    u32[*s, *shape] * 2."""
+    t, last = typeof(low), typeof(data).ndim - 1
+    words = [index_axis(data, last, i) for i in (0, 1)]
+    keys = [broadcast_in_dim(word, shape=t.shape, dimensions=tuple(range(last))) for word in words]
+    return PRIMITIVES["jit"](*keys, high, low, program=_hash_program(t.shape))
 
 
-def _pair(ctx: Any, x: Any, y: Any, t: ArrayType) -> Any:
-    """Stack x and y, of type t, along a new last axis."""
-    one = ctx.type(t.update(shape=(*t.shape, 1)))
-    return hlo.concatenate([hlo.reshape(one, x), hlo.reshape(one, y)], t.ndim)
+def _hashed_counts(data: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Return the hash of 0, 1, 2, ... in row-major order over `shape`, for each key."""
+    n, batch = prod(shape), typeof(data).shape[:-1]
+    is_long = n > 2**32
+    counts = iota(dtype=UINT_OF[64] if is_long else UINT32, shape=(n,), dimension=0)
 
+    def spread(words: Any) -> Any:
+        full, axes = (*batch, *shape), tuple(range(len(batch), len(batch) + len(shape)))
+        return broadcast_in_dim(reshape(cast(words, UINT32), shape=shape), shape=full, dimensions=axes)
 
-def _lower_counts(ctx: Any, data: Any, shape: tuple[int, ...]) -> Any:
-    """Emit `_hash_counts` in StableHLO."""
-    batch = ctx.in_types[0].shape[:-1]
-    n = prod(shape)
-    flat = ArrayType((n,), np.dtype(np.uint64) if n > 2**32 else UINT32)
-    full = ArrayType((*batch, *shape), UINT32)
-
-    def spread(x: Any, dimensions: Sequence[int]) -> Any:
-        return hlo.broadcast_in_dim(ctx.type(full), x, dimensions)
-
-    keys = [spread(_word(ctx, data, i), range(len(batch))) for i in (0, 1)]
-    counts = hlo.iota(ctx.type(flat), 0)
-    words = ctx.type(ArrayType((n,), UINT32))
-    each = ctx.type(ArrayType(shape, UINT32))
-    where = range(len(batch), full.ndim)
-    if n > 2**32:
-        high = hlo.convert(words, hlo.shift_right_logical(counts, ctx.full(32, flat)))
-        high = spread(hlo.reshape(each, high), where)
-        counts = hlo.convert(words, counts)
-    else:
-        high = ctx.full(0, full)
-    return ctx.call(_hash_program(full.shape), [*keys, high, spread(hlo.reshape(each, counts), where)])
+    high = shift_right_logical(counts, 32) if is_long else full_like(counts, 0)
+    return _hashed(data, spread(high), spread(counts))
 
 
 random_wrap: RandomWrap = RandomWrap()

@@ -15,6 +15,7 @@ dtypes this is one in a hundred, so there, and for other generators than the def
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -22,10 +23,8 @@ import ml_dtypes
 import numpy as np
 
 from functrans import runtime
-from functrans.caching import cached
-from functrans.flags import flags
-from functrans.ir.program import Program
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.primitives.base import Params
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.cond import choose
 from functrans.primitives.control_flow.revolve import loop
@@ -37,7 +36,7 @@ from functrans.primitives.elementwise.families import add, div, eq, full_like, g
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.special import erf_inv, random_gamma_grad
 from functrans.primitives.elementwise.transcendental import exp, log, log1p, sqrt
-from functrans.primitives.random.bits import DEFAULT, Random, is_ours, random_bits, random_split
+from functrans.primitives.random.bits import DEFAULT, Random, random_bits, random_split, written
 from functrans.primitives.shape.moving import index_axis, reshape
 from functrans.trace import literal, stage, typeof
 
@@ -65,25 +64,32 @@ class RandomGamma(Random):
             raise self.mismatch((data, a), f"the parameters must be floats, got {a.dtype}")
         return a
 
-    def reference(self, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
-        if is_ours(**how) and a.dtype.itemsize >= 4:
-            keys, t = ArrayType(data.shape, data.dtype), ArrayType(a.shape, a.dtype)
-            return runtime.run_in_numpy(_sampler(keys, t, log_space, together=True), [data, a])[0]
-        sample = self.through_jax(data.ndim, log_space=log_space, **how)
-        with jax.enable_x64(flags.jax_enable_x64 or a.dtype == np.float64):
-            return np.asarray(sample(data, a))
+    def is_written(self, types: Sequence[ArrayType], params: Params) -> bool:
+        return super().is_written(types, params) and types[1].dtype.itemsize >= 4
 
-    def numpy_source(self, w: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
-        if not is_ours(**how) or a.dtype.itemsize < 4:
-            raise w.unwritable()
-        keys, t = [v.type for v in w.equation.inputs]
-        return w.call(_sampler(keys, t, log_space, together=True), (data, a))
-
-    def lower(self, ctx: Any, data: Any, a: Any, *, log_space: bool, **how: Any) -> Any:
+    def lower(self, ctx: Any, data: Any, a: Any, **params: Any) -> Any:
         keys, t = ctx.in_types
-        if ctx.on_this_cpu and t.size > 1 and is_ours(**how) and t.dtype.itemsize >= 4:
-            return ctx.call(_sampler(keys, t, log_space), (data, a))[0]
-        return ctx.via_jax(self.through_jax(keys.ndim, log_space=log_space, **how), data, a)[0]
+        if ctx.on_this_cpu and t.size > 1 and self.is_written(ctx.in_types, params):
+            return ctx.call(written(self, keys, t, **params), (data, a))[0]
+        return ctx.via_jax(self.through_jax(keys.ndim, **params), data, a)[0]
+
+    def words(self, data: Any, a: Any, *, log_space: bool, in_numpy: bool = False, **_: Any) -> Any:
+        """Draw as `jax.random.gamma` does."""
+        t, keys = typeof(a), typeof(data)
+        a, each = reshape(a, shape=(t.size,)), t.size // max(keys.size // 2, 1)
+        key, boost_key = _keys(reshape(random_split(data, shape=(each,)), shape=(t.size, 2)), 2)
+        is_boosted = lt(a, 1.0)  # gamma(a) is gamma(a + 1) * uniform ** (1 / a)
+        d = sub(select_n(is_boosted, a, add(a, 1.0)), 1 / 3)
+        c = div(1 / 3, sqrt(d))
+        v = _until_accepted(key, c, d, in_numpy)
+        u = _draw_uniform(boost_key, t.dtype)
+        if log_space:
+            log_u = log1p(neg(u))
+            is_boosted = and_(is_boosted, ne(log_u, 0.0))
+            boost = select_n(is_boosted, full_like(a, 0), mul(log_u, div(1.0, a)))
+            return reshape(add(add(log(d), log(v)), boost), shape=t.shape)
+        boost = select_n(is_boosted, full_like(a, 1), pow_(sub(1.0, u), div(1.0, a)))
+        return reshape(mul(mul(d, v), boost), shape=t.shape)
 
     def of_key(self, key: Any, a: Any, *, log_space: bool) -> Any:
         sample = jax.random.loggamma if log_space else jax.random.gamma
@@ -105,31 +111,6 @@ class RandomGamma(Random):
 # XLA draws all samples again as long as one of them is rejected. On a CPU the first draw of each is in
 # vector code, and then one loop over all samples, a single kernel, draws the rejected ones again: one in
 # twenty at most (benchmarks/cliffs.md). `together`, for NumPy, does as XLA does.
-
-
-@cached("samplers of gamma distributions", 256)
-def _sampler(keys: ArrayType, a: ArrayType, log_space: bool, together: bool = False) -> Program:
-    """Return the program that draws as `jax.random.gamma` does, with these types of keys and parameters."""
-    each = a.size // max(keys.size // 2, 1)
-
-    def run(data: Any, a: Any) -> list[Any]:
-        t = typeof(a)
-        a = reshape(a, shape=(t.size,))
-        key, boost_key = _keys(reshape(random_split(data, shape=(each,)), shape=(t.size, 2)), 2)
-        is_boosted = lt(a, 1.0)  # gamma(a) is gamma(a + 1) * uniform ** (1 / a)
-        d = sub(select_n(is_boosted, a, add(a, 1.0)), 1 / 3)
-        c = div(1 / 3, sqrt(d))
-        v = _until_accepted(key, c, d, together)
-        u = _draw_uniform(boost_key, t.dtype)
-        if log_space:
-            log_u = log1p(neg(u))
-            is_boosted = and_(is_boosted, ne(log_u, 0.0))
-            boost = select_n(is_boosted, full_like(a, 0), mul(log_u, div(1.0, a)))
-            return [reshape(add(add(log(d), log(v)), boost), shape=t.shape)]
-        boost = select_n(is_boosted, full_like(a, 1), pow_(sub(1.0, u), div(1.0, a)))
-        return [reshape(mul(mul(d, v), boost), shape=t.shape)]
-
-    return stage(run, (keys, a), "gamma")
 
 
 def _until_accepted(keys: Any, c: Any, d: Any, together: bool) -> Any:

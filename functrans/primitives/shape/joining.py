@@ -100,16 +100,17 @@ class Concatenate(moving.Moving):
     def abstract_eval(self, *xs: ArrayType, dimension: int) -> ArrayType:
         if not xs or not 0 <= dimension < xs[0].ndim:
             raise self.mismatch(xs, f"all operands need an axis {dimension}")
+        self.check_one_dtype(xs)
         first = xs[0]
         for x in xs[1:]:
-            if x.dtype != first.dtype:
-                raise self.mismatch(xs, f"operands must have equal dtypes, got {first} and {x}")
             if (
                 moving.without(x.shape, dimension) != moving.without(first.shape, dimension)
                 or x.ndim != first.ndim
             ):
                 raise self.mismatch(
-                    xs, f"operands may differ in size along axis {dimension} only: {first}, {x}"
+                    xs,
+                    f"operands may differ in size along axis {dimension} only: {first}, {x}",
+                    "Pad, slice or transpose them first; x[None] adds an axis.",
                 )
         size = sum([x.shape[dimension] for x in xs])
         shape = (*first.shape[:dimension], size, *first.shape[dimension + 1 :])
@@ -153,7 +154,7 @@ class Split(moving.Structural):
         return bind(self, (x,), params)
 
     def abstract_eval(self, x: ArrayType, *, sizes: tuple[int, ...], axis: int) -> list[ArrayType]:
-        if not 0 <= axis < x.ndim or sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
+        if sum(sizes) != x.shape[axis] or any(n < 0 for n in sizes):
             raise self.mismatch((x,), f"sizes {sizes} must be >= 0 and sum to the size of axis {axis}")
         return [x.update(shape=(*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
 

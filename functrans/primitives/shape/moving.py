@@ -44,9 +44,9 @@ class Structural(Moving):
 
     def __call__(self, x: Any, **params: Any) -> Any:
         if x.__class__ is Literal:
-            return Literal(x.value, self.abstract_eval(x.type, **params))
+            return Literal(x.value, *self.result_types((x.type,), params))
         if x.__class__ is Tracer and x.ref.__class__ is Literal:
-            made = Literal(x.ref.value, self.abstract_eval(x.type, **params))
+            made = Literal(x.ref.value, *self.result_types((x.type,), params))
             return Tracer(x.owner, made.type, made)
         return bind(self, (x,), params)
 
@@ -166,13 +166,11 @@ class Squeeze(Structural):
     drops_axes = True
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
-        if len(set(dimensions)) != len(dimensions):
-            raise self.mismatch((x,), f"dimensions {dimensions} must be distinct")
         for d in dimensions:
-            if not 0 <= d < x.ndim or x.shape[d] != 1:
-                raise self.mismatch(
-                    (x,), f"only axes of size 1 can be dropped, not axis {d} of shape {x.shape}"
-                )
+            if x.shape[d] != 1:
+                problem = f"only axes of size 1 can be dropped, not axis {d} of shape {x.shape}"
+                fix = "Index it, x[..., 0], or reduce over it."
+                raise self.mismatch((x,), problem, fix, errors.InvalidArgument)
         return x.update(shape=tuple([n for i, n in enumerate(x.shape) if i not in dimensions]))
 
     def reference(self, x: Any, *, dimensions: Any) -> Any:
@@ -196,8 +194,6 @@ class Rev(Structural):
     symmetric = True
 
     def abstract_eval(self, x: ArrayType, *, dimensions: Axes) -> ArrayType:
-        if len(set(dimensions)) != len(dimensions) or any(not 0 <= d < x.ndim for d in dimensions):
-            raise self.mismatch((x,), f"dimensions {dimensions} must be distinct axes of x")
         return x
 
     def reference(self, x: Any, *, dimensions: Any) -> Any:
