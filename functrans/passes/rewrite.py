@@ -83,16 +83,13 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
 
 def with_programs(program: Program, new: dict[Program, Program]) -> Program:
     """Return the program with nested programs replaced; the same object if none is."""
-    inner = program.children
-    if all([new.get(p, p) is p for p in inner]):
+    if all([new.get(p, p) is p for p in program.children]):
         return program
     equations = [
         replace(e, params=replaced_programs(e.params, new)) if e.primitive.holds_programs else e
         for e in program.equations
     ]
-    made = program.replace(equations=equations)
-    made.children = list(dict.fromkeys([new.get(p, p) for p in inner]))
-    return made
+    return program.replace(equations=equations)
 
 
 def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
