@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TextIO, TypeVar
 
 import jax
@@ -23,7 +24,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
-from functrans.passes.rewrite import derived, replaced_programs
+from functrans.passes.rewrite import replaced_programs
 from functrans.tracer import Tracer, depending
 
 R = TypeVar("R")
@@ -73,7 +74,7 @@ def located(program: Program, line: Source | None) -> Program:
         source = e.source or line
         new = {p: located(p, source) for p in e.programs}
         if source is not e.source or any([p is not q for p, q in new.items()]):
-            e = derived(e, params=replaced_programs(e.params, new), source=source)
+            e = replace(e, params=replaced_programs(e.params, new), source=source)
         made.append(e)
     if all([e is old for e, old in zip(made, program.equations, strict=True)]):
         return program

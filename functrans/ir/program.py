@@ -218,10 +218,6 @@ class Program(Derivable):
             found = self._children = list(dict.fromkeys(held))
         return found
 
-    @children.setter
-    def children(self, known: list[Program]) -> None:
-        self._children = known
-
     @property
     def in_types(self) -> tuple[ArrayType, ...]:
         found = self._in_types  # read at each call of the program

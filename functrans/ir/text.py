@@ -31,7 +31,7 @@ import numpy as np
 
 from functrans import runtime
 from functrans.caching import Cache, cached, memoized
-from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.ir.program import Equation, Literal, Program, Var, programs_among
 from functrans.ir.source import history, near
 from functrans.ir.types import ArrayType, dtype_class, dtype_name, is_key_dtype, is_numpy_dtype
 
@@ -60,8 +60,7 @@ def show(program: Program, sources: bool = False) -> str:
         return b
       }
     """
-    writer = _Writer(program, sources)
-    return "\n".join(unnested(writer.program(program, "", ""), writer.program))
+    return "\n".join(_Writer(program, sources).lines(program))
 
 
 def unnested(first: Generator[Any, Any, Any], enter: Any) -> Iterator[Any]:
@@ -108,20 +107,12 @@ class Names:
 @memoized
 def names_of(program: Program) -> Names:
     """Return the variable names of a program and its nested programs, as in its text."""
-    names = Names()
-    for v in unnested(_variables(program, set()), _variables):
-        if v.__class__ is Var:
-            names(v)
+    writer = _Writer(program)
+    writer.lines(program)
+    names = Names(writer.letters)
+    for scope in reversed(writer.scopes):  # programs may share a variable: it has the name in the first
+        names.known.update(scope.known)
     return names
-
-
-def _variables(program: Program, seen: set[Program]) -> Generator[Any, None, None]:
-    """Yield variables and literals in the order of the text."""
-    seen.add(program)
-    yield from (*program.inputs, *program.constants)
-    for e in program.equations:
-        yield from (*e.inputs, *e.outputs)
-        yield from ((p, seen) for p in e.programs if p not in seen)
 
 
 def letters() -> Iterator[str]:
@@ -136,12 +127,16 @@ def letters() -> Iterator[str]:
 class _Writer:
     """What the programs of one text share: names of variables, numbers of repeated programs."""
 
-    def __init__(self, program: Program, sources: bool):
+    def __init__(self, program: Program, sources: bool = False):
         self.sources = sources
         self.letters = letters()
+        self.scopes: list[Names] = []  # of the programs that are written
         held = Counter([p for q in with_nested(program) for e in q.equations for p in e.programs])
         self.repeated = {p for p, times in held.items() if times > 1}
         self.number: dict[Program, int] = {}
+
+    def lines(self, program: Program) -> list[str]:
+        return list(unnested(self.program(program, "", ""), self.program))
 
     def program(self, program: Program, indent: str, label: str) -> Generator[Any, None, None]:
         """Yield the lines of a program; a short nested one takes one line."""
@@ -149,6 +144,7 @@ class _Writer:
             yield f"{indent}{label}${self.number[program]}"
             return
         names, tag = Names(self.letters), self._tag(program)
+        self.scopes.append(names)
         calls = any(e.primitive.holds_programs for e in program.equations)
         if indent and not self.sources and len(program.equations) < 2 and not calls:
             head = _header(program, names, tag, None, indent + label)
@@ -235,7 +231,7 @@ def _params(eqn: Equation) -> str:
     usual = defaults(eqn.primitive)
     shown = [show_value(short)] if short else []
     for name, value in rest.items():
-        text = "" if _holds_programs(value) else show_value(value)
+        text = "" if programs_among({name: value}) else show_value(value)
         if text and not (name in usual and text == show_value(usual[name])):
             shown.append(f"{name}={text}")
     return f"[{', '.join(shown)}]" if shown else ""
@@ -259,15 +255,9 @@ def nested(params: dict[str, Any]) -> list[Entry]:
     for name, value in params.items():
         if value.__class__ is Program:
             found.append(("" if name == "program" else f"{name}: ", value))
-        elif _holds_programs(value):
-            found += [(f"{name}.{i}: ", p) for i, p in enumerate(value)]
+        else:
+            found += [(f"{name}.{i}: ", p) for i, p in enumerate(programs_among({name: value}))]
     return found
-
-
-def _holds_programs(value: Any) -> bool:
-    if value.__class__ is tuple:
-        return bool(value) and value[0].__class__ is Program
-    return value.__class__ is Program
 
 
 @cached("defaults of parameters", 1024)

@@ -42,7 +42,7 @@ from functrans.passes.example_loops import ByExample, side_by_side
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
-from functrans.passes.rewrite import Replaced, everywhere, program_pass, readers_of, replacing
+from functrans.passes.rewrite import Replaced, nested_pass, readers_of, replacing
 from functrans.passes.sums_of_products import (
     ALIASES,
     MOST_VALUES,
@@ -77,13 +77,9 @@ SEEN_THROUGH = POINTWISE | ALIASES
 MOST_ASKED = 8  # maximum number of operands followed for a factor
 
 
-@program_pass
+@nested_pass
 def contract(program: Program) -> Program:
     """Reorder contractions to cheaper ones, also in nested programs."""
-    return everywhere(_contract, program, ("contract", machine().name))
-
-
-def _contract(program: Program) -> Program:
     program = accumulated(program)
     for _ in range(MOST_ROUNDS):
         made = _Search(program).rewritten()

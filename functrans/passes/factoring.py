@@ -27,7 +27,7 @@ from typing import Any
 
 from functrans.ir.program import Equation, Origin, Program, Var, prune
 from functrans.ir.types import dtype_class
-from functrans.passes.rewrite import Rewrite, everywhere, program_pass, rewritten, uses
+from functrans.passes.rewrite import Rewrite, nested_pass, rewritten, uses
 from functrans.primitives.base import is_zero, own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
@@ -51,7 +51,7 @@ _FAR = 32  # linear operations through which terms are followed
 Key = tuple[Any, ...]  # equal for linear operations that differ in one operand only
 
 
-@program_pass
+@nested_pass
 def factor(program: Program) -> Program:
     """Replace sums of products that share an operand by a product with a sum.
 
@@ -74,10 +74,6 @@ def factor(program: Program) -> Program:
         return f
       }
     """
-    return everywhere(_factored, program, "factor")
-
-
-def _factored(program: Program) -> Program:
     if not _may_gain(program):
         return program
     made, notes = program, list[Rewrite]()

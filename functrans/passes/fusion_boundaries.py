@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.ir.types import dtype_class
-from functrans.passes.rewrite import Rewriter, derived, with_equations
+from functrans.passes.rewrite import Rewriter, with_equations
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -72,8 +73,8 @@ def apart(program: Program) -> Program:
         return copy
 
     for e in program.equations:
-        inputs = [own(v, e) for v in e.inputs]
-        equations.append(e if inputs == [*e.inputs] else derived(e, inputs))
+        inputs = tuple([own(v, e) for v in e.inputs])
+        equations.append(e if inputs == e.inputs else replace(e, inputs=inputs))
     return with_equations(program, equations)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
@@ -20,7 +21,6 @@ from functrans.passes.rewrite import (
     Replaced,
     appended,
     children_first,
-    derived,
     nested_pass,
     program_pass,
     replacing,
@@ -172,7 +172,7 @@ def _spliced(program: Program, open_: dict[Program, int]) -> Program:
         else:
             inside = copied(called.equations, names)
         # A library's own lines are not kept: its equations are at the line of the call.
-        equations += [one if one.source is not None else derived(one, source=e.source) for one in inside]
+        equations += [one if one.source is not None else replace(one, source=e.source) for one in inside]
         known.update(zip(e.outputs, renamed_all(called.outputs, names), strict=True))
         return Replaced(equations, name=called.name or "jit")
 

@@ -1,40 +1,45 @@
 """Expansions of operations inside a kernel: products as sums, joins as sums of padded arrays, orders of
-a few numbers, and what is in kernel_factorizations.py and kernel_scatters.py. They are ordinary traced
-code.
+a few numbers, scatters window by window, and what is in kernel_factorizations.py. They are ordinary
+traced code.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from functrans.ir.program import Equation, program_of
+import numpy as np
+
+from functrans.ir.program import PRIMITIVES, Equation, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.kernel_factorizations import FACTORIZATIONS
-from functrans.passes.kernel_scatters import can_be_written, scattered
 from functrans.passes.rewrite import Rewriter
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.primitives.elementwise.families import add, eq, full_like, lt, ne
+from functrans.primitives.elementwise.families import add, eq, full_like, ge, le, lt, ne
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
-from functrans.primitives.indexing.dynamic_slice import part_of
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice, part_of
+from functrans.primitives.indexing.gather import Windows, last_places
 from functrans.primitives.indexing.scatter import SCATTERS
 from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.linalg.matrices import INT32, permuted
-from functrans.primitives.random.bits import is_ours, random_bits, random_split
+from functrans.primitives.random.bits import is_ours, random_split
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota, pad
 from functrans.primitives.shape.moving import (
+    broadcast_in_dim,
     broadcast_to_axis,
     index_axis,
     move_axis,
     reshape,
     slice_,
+    slice_axis,
+    transpose,
     without,
 )
 from functrans.trace import literal, typeof
@@ -46,7 +51,7 @@ ADDED = 100  # results of which the terms are added in a loop
 SUMS = 4096  # the sums of more products are always taken so
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
 ALONE = 64  # joins of at least this many numbers are functions of their own
-VECTORS = 16  # words that LLVM hashes as vectors, in less time than three one by one
+VECTORS = 16  # keys that LLVM hashes as vectors, in less time than three one by one
 SORTED = 40  # up to so many numbers are sorted by counting
 
 Values = Sequence[Any]
@@ -67,27 +72,21 @@ class Form(NamedTuple):
     sums: Callable[[Equation], bool] = lambda e: False
 
 
-# --- random bits ----------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
-def _as_vectors(primitive: Any) -> Callable[..., Any]:
-    """Return the form of few random bits or keys: those of VECTORS words, of which the first are taken."""
-
-    def write(data: Any, *, shape: tuple[int, ...], **how: Any) -> Any:
-        hashed = primitive(data, shape=(VECTORS,), **how)
-        n, rest = prod(shape), typeof(hashed).shape[1:]
-        first = slice_(hashed, start=(0,) * (1 + len(rest)), limit=(n, *rest), strides=(1,) * (1 + len(rest)))
-        return reshape(first, shape=(*shape, *rest))
-
-    return write
+def _split(key: Any, *, shape: tuple[int, ...], **how: Any) -> Any:
+    """Return few keys: the first of a vector of them."""
+    words = random_split(key, shape=(VECTORS,), **how)
+    n, rest = prod(shape), typeof(words).shape[1:]
+    return reshape(slice_axis(words, 0, 0, n), shape=(*shape, *rest))
 
 
-def _are_few_words(e: Equation) -> bool:
-    """Return whether these are so few random bits or keys of one key that LLVM hashes them one by one."""
-    how = {name: e.params[name] for name in ("impl", "partitionable") if name in e.params}
-    n = e.outputs[0].type.size // (2 if e.primitive is random_split else 1)
+def _are_few_keys(e: Equation) -> bool:
+    """Return whether these are so few keys that LLVM hashes them one by one."""
+    n = prod(e.params["shape"])
     few = 2 < n < VECTORS and n & (n - 1) > 0
-    return few and is_ours(**how) and e.inputs[0].type.ndim == 1
+    return few and is_ours(**e.params) and e.inputs[0].type.ndim == 1
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -305,6 +304,82 @@ def _comparisons(e: Equation) -> int:
     return _whole(e) * e.inputs[0].type.shape[e.params["dimension"]] // 8  # of a vector at once
 
 
+# --- scatters --------------------------------------------------------------------------------------
+#
+# Each window is read, updated and written back, one after the other, if it is inside x. Several are a
+# loop: unrolled, they take longer to compile, and up to 1.8 times as long to run.
+
+
+def _scattered(combine: str | None) -> Callable[..., Any]:
+    """Return the expansion of a scatter, given the primitive that combines an element and its update."""
+
+    def write(x: Any, i: Any, updates: Any, *, mode: str, **params: Any) -> Any:
+        windows = Windows.of(params)
+        one: Callable[..., Any] = functools.partial(_with_window, combine, windows, mode)
+        if prod(typeof(i).shape[:-1]) > 1:
+            return _in_turn(one, x, i, updates, windows)
+        first = literal(0, _kind(i))
+        return one(x, reshape(i, shape=typeof(i).shape[-1:]), updates, dict.fromkeys(windows.indices, first))
+
+    return write
+
+
+def _with_window(
+    combine: str | None, windows: Windows, mode: str, x: Any, row: Any, new: Any, at: Mapping[int, Any]
+) -> Any:
+    """Return x with one window written, whose start is `row`, and `at` along batch axes."""
+    kind, sizes = _kind(row), windows.sizes
+    last = last_places(typeof(x).shape, kind.dtype, windows)
+    starts = [index_axis(row, 0, k) for k in range(len(last))]
+    inside = [
+        test(start, literal(int(bound), kind))
+        for start, top in zip(starts, last, strict=True)
+        for test, bound in ((ge, 0), (le, top))
+    ]
+    found = {**at, **dict(zip(windows.indexed, starts, strict=True))}
+    where = [found.get(name, literal(0, kind)) for name in windows.operand]
+    new = reshape(new, shape=sizes)
+    old = dynamic_slice(x, *where, sizes=sizes)
+    if combine is not None:
+        new = PRIMITIVES[combine](old, new)
+    if mode != "clip" and inside:
+        lies = functools.reduce(and_, inside)
+        new = select_n(broadcast_in_dim(lies, shape=sizes, dimensions=()), old, new)
+    return dynamic_update_slice(x, new, *where)
+
+
+def _in_turn(one: Callable[..., Any], x: Any, i: Any, updates: Any, windows: Windows) -> Any:
+    """Return x with all windows written, by a loop."""
+    _, indices, slices, _, sizes = windows
+    *shape, width = typeof(i).shape
+    n, kind = prod(shape), _kind(i)
+    front = [slices.index(name) for name in indices]
+    back = [d for d, name in enumerate(slices) if name not in indices]
+    rows = reshape(transpose(updates, permutation=(*front, *back)), shape=(n, *sizes))
+    places = [
+        reshape(iota(shape=tuple(shape), dtype=kind.dtype, dimension=d), shape=(n,))
+        for d in range(len(shape))
+    ]
+    xs = [reshape(i, shape=(n, width)), rows, *places]
+
+    def body(x: Any, row: Any, new: Any, *at: Any) -> list[Any]:
+        return [one(x, row, new, dict(zip(indices, at, strict=True)))]
+
+    return scanned(body, [x], xs, n, "windows")[0]
+
+
+def _kind(i: Any) -> ArrayType:
+    return typeof(i).update(shape=(), weak_type=False)
+
+
+def _can_be_written(e: Equation) -> bool:
+    """Return whether a scatter can be expanded."""
+    x, i, _ = (v.type for v in e.inputs)
+    if not x.shape or not i.size or dtype_class(x.dtype) == "key":
+        return False
+    return max(i.shape[:-1], default=0) <= np.iinfo(i.dtype).max
+
+
 def _updates(e: Equation) -> int:
     return e.inputs[2].type.size
 
@@ -315,11 +390,7 @@ FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),
     dot_general: Form(_product, _is_plain, _work, _sums_many),
     **{p: Form(write, takes, _whole) for p, (write, takes) in FACTORIZATIONS.items()},
-    **{p: Form(_as_vectors(p), _are_few_words, _whole) for p in (random_bits, random_split)},
+    random_split: Form(_split, _are_few_keys, _whole),
     sort: Form(_sorted, _are_few_numbers, _comparisons),
-    **{p: Form(scattered(p.combine), can_be_written, _updates) for p in SCATTERS},
-}
-SHORTER: dict[Any, Form] = {  # the same, in a kernel with too many windows to unroll
-    **FORMS,
-    **{p: Form(scattered(p.combine, unrolled=1), can_be_written, _updates) for p in SCATTERS},
+    **{p: Form(_scattered(p.combine), _can_be_written, _updates) for p in SCATTERS},
 }

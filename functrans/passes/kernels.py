@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -35,8 +35,7 @@ from functrans.ir.types import ArrayType
 from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
-from functrans.passes.kernel_expansions import FORMS, RULES, SHORTER, SUMS, Form, products
-from functrans.passes.kernel_scatters import MOST, unrolled_windows
+from functrans.passes.kernel_expansions import FORMS, RULES, SUMS, products
 from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, all_equations, everywhere, uses, with_equations
 from functrans.passes.short_programs import LOOPS, counted
@@ -144,15 +143,14 @@ def _kernel(
     e: Equation, inputs: Sequence[Any], outputs: Sequence[Any], program: Program, can_be: Check
 ) -> Equation:
     """Return the call of a program with this equation as a kernel; the equation if XLA cannot compile it."""
-    unrolls = unrolled_windows(program) <= MOST
-    expanded = everywhere(lambda p: _in_forms(p, FORMS if unrolls else SHORTER), program, f"forms {unrolls}")
+    expanded = everywhere(_in_forms, program, _in_forms)
     alone = everywhere(lambda p: _kept(computed_before(p)), with_short_rows_as_loops(expanded), "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
-def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
+def _in_forms(program: Program) -> Program:
     """Expand operations into the forms that a kernel needs."""
     program = Rewriter(program, RULES, "kernels").run()
     program = with_equations(program, in_vector_code(program, program.equations, in_kernel=True))
@@ -161,7 +159,7 @@ def _in_forms(program: Program, forms: Mapping[Any, Form]) -> Program:
 
     def written(e: Equation, values: Sequence[Any]) -> Any:
         if _is_expanded(e):
-            return forms[e.primitive].write(*values, **e.params)
+            return FORMS[e.primitive].write(*values, **e.params)
         return bind(e.primitive, values, e.params)
 
     return stage(lambda *xs: evaluate(program, xs, written), program.in_types, program.name)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,14 +27,7 @@ from functrans.ir.types import dtype_class
 from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
 from functrans.passes.kernel_factorizations import FACTORIZATIONS, is_a_loop
 from functrans.passes.kernels import LOOPS, is_kept
-from functrans.passes.rewrite import (
-    Replaced,
-    all_equations,
-    derived,
-    everywhere,
-    replaced_programs,
-    replacing,
-)
+from functrans.passes.rewrite import Replaced, all_equations, everywhere, replaced_programs, replacing
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
@@ -106,7 +100,7 @@ def _in_a_loop(e: Equation, joins: bool) -> Replaced | None:
     products: Any = partial(replacing, primitives=(dot_general,), rule=_product)
     inside = {p: everywhere(products, p, "small products") for p in e.programs}
     changed = any([p is not made for p, made in inside.items()])
-    e = derived(e, params=replaced_programs(e.params, inside)) if changed else e
+    e = replace(e, params=replaced_programs(e.params, inside)) if changed else e
     found = _in_turns(e, joins) if e.primitive is scan else None
     return found or (Replaced([e]) if changed else None)
 
@@ -123,7 +117,7 @@ def _in_turns(e: Equation, joins: bool) -> Replaced | None:
     if len(states) < len(state):
         steps = 1  # of many numbers, for which XLA compiles two steps too long
     elif len(written) == len(rows):
-        return None if steps == 1 else Replaced([derived(e, params={**e.params, "unroll": steps})])
+        return None if steps == 1 else Replaced([replace(e, params={**e.params, "unroll": steps})])
 
     def write(*xs: Any, **params: Any) -> Any:
         return _joined_loop(xs, {**params, "unroll": steps}, states, written)

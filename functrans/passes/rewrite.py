@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -20,13 +21,14 @@ import ml_dtypes
 
 from functrans.caching import cached
 from functrans.ir.check import check_program
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed_all
+from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed, renamed_all
 from functrans.ir.program import replaced_programs as replaced_programs
 from functrans.ir.program import with_programs as with_programs
 from functrans.ir.source import Source
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
+from functrans.passes.machines import machine
 from functrans.trace import out_types
 
 Rewrite = tuple[str, tuple[Equation, ...]]
@@ -66,17 +68,18 @@ def everywhere(rewrite: Callable[[Program], Program], program: Program, key: Any
     """Apply `rewrite` to a program and all programs nested in it, innermost first, each once.
 
     The result for a nested program is cached on it under `key`, which identifies the rewrite and
-    its options: twenty calls of a layer, also from other programs, are rewritten once.
+    its options, and the machine: twenty calls of a layer, also from other programs, are rewritten once.
     """
     if not program.children:
         return rewrite(program)
     new: dict[Program, Program] = {}
+    name = everywhere, key, machine().name
     for p in children_first(program):
-        made = p.known((everywhere, key))
+        made = p.known(name)
         if made is None:
             made = rewrite(with_programs(p, new))
             if p is not program:
-                made = p.keep((everywhere, key), made)
+                made = p.keep(name, made)
         new[p] = made
     return new[program]
 
@@ -89,23 +92,6 @@ def all_equations(program: Program) -> list[Equation]:
 # --- equations ------------------------------------------------------------------------------------
 
 
-def derived(
-    e: Equation,
-    inputs: Sequence[Any] | None = None,
-    params: dict[str, Any] | None = None,
-    source: Source | None = None,
-) -> Equation:
-    """Return the equation with other operands, parameters or line; what is not given stays."""
-    return Equation(
-        e.primitive,
-        e.inputs if inputs is None else tuple(inputs),
-        e.outputs,
-        e.params if params is None else params,
-        e.source if source is None else source,
-        e.origin,
-    )
-
-
 def appended(equations: list[Equation], origin: Origin, primitive: Any, *inputs: Any, **params: Any) -> Var:
     """Append an equation, at the line of the one that it is derived from, and return its result."""
     (t,) = out_types(primitive, tuple([v.type for v in inputs]), params)
@@ -115,10 +101,8 @@ def appended(equations: list[Equation], origin: Origin, primitive: Any, *inputs:
 
 
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
-    """Yield the equations, each `renamed` by the contents of `known` at that point."""
-    stays = known.keys().isdisjoint
-    for e in equations:
-        yield e if stays(e.inputs) else derived(e, [known.get(v, v) for v in e.inputs])
+    """Return the equations, each `renamed` by the contents of `known` at that point."""
+    return (renamed(e, known) for e in equations)
 
 
 def uses(program: Program) -> Counter[Any]:

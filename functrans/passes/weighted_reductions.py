@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import dtype_class
 from functrans.passes.machines import machine
-from functrans.passes.rewrite import Rewrite, Rewriter, derived, everywhere, program_pass, rewritten
+from functrans.passes.rewrite import Rewrite, Rewriter, nested_pass, rewritten
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import HIGHEST, dot_general
 from functrans.primitives.elementwise.families import mul
@@ -54,7 +55,7 @@ def scaled_sums(program: Program) -> Program:
                         equations.append(program.equations[k])
                 scaled = program.equations[places[-1]]
                 notes.append((e.primitive.name, (e, scaled)))
-                e = derived(e, (literal(1, weights.type), *scaled.outputs))
+                e = replace(e, inputs=(literal(1, weights.type), *scaled.outputs))
         equations.append(e)
     return rewritten(program, equations, program.outputs, notes, prunes=False) if notes else program
 
@@ -106,7 +107,7 @@ LARGE = 1 << 16  # products; a sum of fewer is fused with its operands
 MANY = 8  # products in a sum
 
 
-@program_pass
+@nested_pass
 def weighted_sums(program: Program) -> Program:
     """Replace weighted sums over leading axes by contractions.
 
@@ -126,10 +127,6 @@ def weighted_sums(program: Program) -> Program:
         return c
       }
     """
-    return everywhere(_rewritten, program, ("weighted_sums", machine().name))
-
-
-def _rewritten(program: Program) -> Program:
     if _may_hold(program):
         program = Rewriter(program, {reduce_sum: _sum}, "weighted_sums").run()
     return scaled_sums(program)

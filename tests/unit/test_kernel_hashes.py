@@ -1,4 +1,4 @@
-"""Random numbers in loops: the bits are JAX's, and few of them are hashed as vectors."""
+"""Random numbers in loops: the bits are JAX's, and few keys are hashed as vectors."""
 
 from __future__ import annotations
 
@@ -52,6 +52,6 @@ def test_bits_of_many_keys_and_of_64_bits(name: str):
 
 
 @pytest.mark.parametrize(("n", "vectors"), [(2, 2), (3, 16), (4, 4), (15, 16)])
-def test_few_words_are_hashed_as_vectors(n: int, vectors: int):
+def test_few_keys_are_hashed_as_vectors(n: int, vectors: int):
     program = ft.passes.explain(drawn(split(n), steps=20))(KEY).after
     assert f"random_split[shape=({vectors},)]" in str(ft.passes.kernels.kernels(program))

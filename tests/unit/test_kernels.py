@@ -166,8 +166,8 @@ def test_a_loop_of_too_many_operations_may_hold_kernels(monkeypatch: pytest.Monk
     assert "    one kernel: test_kernels.py" in text
 
 
-@pytest.mark.parametrize(("scatters", "written"), [(2, 24), (9, 9)])
-def test_windows_are_not_unrolled_in_a_kernel_of_very_many(scatters: int, written: int):
+@pytest.mark.parametrize("scatters", [2, 9])
+def test_windows_are_written_by_loops(scatters: int):
     """In jumanji's Rubik's cube a loop has 36 scatters of 12 windows: rollouts took a minute to compile."""
 
     def step(i: Any, x: Any) -> Any:
@@ -177,7 +177,7 @@ def test_windows_are_not_unrolled_in_a_kernel_of_very_many(scatters: int, writte
 
     f, x = repeated(step), np.sin(np.arange(40, dtype="float32"))
     text = ft.jit(f).lower(x).as_text()
-    assert text.count("stablehlo.dynamic_update_slice") == written
+    assert text.count("stablehlo.dynamic_update_slice") == scatters
     assert count_kernels(f, x) == 1
     assert_close(ft.jit(f)(x), by_numpy(f, x))
 

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import functrans as ft
+import functrans.numpy as jnp
 from functrans import errors
 from functrans.ir import Equation, Literal, Program, Var, check, equal, parse, show
 from functrans.ir.program import PRIMITIVES as P
+from functrans.ir.text import names_of, with_nested
 from functrans.ir.types import ArrayType, dtype_named
 from functrans.trace import literal
 
@@ -44,6 +46,18 @@ def round_trip(program: Program, text: str | None = None) -> Program:
 
 
 # --- the text -------------------------------------------------------------------------------------
+
+
+def test_names_for_tools_are_those_in_the_text():
+    """Also of programs that share variables, as those of a loop and of its gradient do."""
+
+    def f(x):
+        return ft.lax.scan(lambda c, _: (jnp.sin(c) * c, None), x, None, length=3)[0].sum()
+
+    program = ft.passes.optimize(ft.make_ir(ft.grad(f))(X))
+    text, names = show(program), names_of(program)
+    for e in (e for p in with_nested(program) for e in p.equations):
+        assert f"{names.typed(e.outputs[0])}" in text
 
 
 def test_weak_types_literals_and_several_results():

@@ -13,6 +13,7 @@ import warnings
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from functrans.inspect.cost import equation_costs
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import here
 from functrans.ir.text import with_nested
-from functrans.passes.rewrite import children_first, derived, readers_of, with_programs
+from functrans.passes.rewrite import children_first, readers_of, with_programs
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
@@ -53,7 +54,7 @@ def numbered(program: Program) -> tuple[Program, list[Equation]]:
         for e, original in zip(with_programs(p, new).equations, p.equations, strict=True):
             code, offset, scope = e.source or (numbered.__code__, 0, "")  # without it there is no name
             scope += f"functrans_equation_{len(equations)}/"
-            made.append(derived(e, source=(code, offset, scope)))
+            made.append(replace(e, source=(code, offset, scope)))
             equations.append(original)
         new[p] = p.replace(equations=made)
     return new[program], equations
