@@ -174,10 +174,11 @@ def gradient_of_a_loop(m):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str):
-    """Jitted, mapped and alone; the gradient of the third derivative."""
+    """Jitted, mapped and alone; the gradient of the highest derivative."""
     make = FUNCTIONS[name]
     with jax.enable_x64(True):
-        x, terms = np.float64(0.7), [np.float64(c) for c in (1.0, 0.5, -0.3)]
+        order = ORDER - (name == "gradient_of_a_loop")
+        x, terms = np.float64(0.7), [np.float64(c) for c in (1.0, 0.5, -0.3)][:order]
 
         def ours(x: Any) -> list[Any]:
             y, ts = jet(make(OURS), (x,), (terms,))
@@ -188,7 +189,7 @@ def test_functions(name: str):
 
         def everything(library: Any, f: Callable[..., Any]) -> Callable[..., Any]:
             def run(x: Any) -> list[Any]:
-                slope = library.grad(lambda x: f(x)[ORDER])(x)
+                slope = library.grad(lambda x: f(x)[order])(x)
                 return [f(x), library.vmap(f)(library.np.stack([x, x / 2])), slope]
 
             return run
