@@ -14,7 +14,6 @@ from tests.matrix.same_functions import ROWS, TABLE, X, assert_same, check
 from tests.support.matrices import spread
 from tests.support.tables import functions
 
-
 FUNCTIONS = functions(TABLE, "functions", "L, np", vars(same_functions))
 SHALLOW = functions(TABLE, "one", "L, np, f", vars(same_functions))
 DEEP = functions(TABLE, "several", "L, np, f", vars(same_functions))
