@@ -168,6 +168,18 @@ def custom_jvp_whose_rule_is_not_the_derivative(m):
 
 
 @function
+def checkpointed_beside_others_and_linearized(m):
+    def row(r):
+        return m.ft.checkpoint(lambda r: m.lax.psum(m.np.sin(r) * r, "i") * r)(r)
+
+    def f(x):
+        y, push = m.ft.linearize(m.np.sin, x)
+        return m.np.sum(m.ft.vmap(row, axis_name="i")(x * m.np.arange(1.0, 3.0))) * push(y)
+
+    return f
+
+
+@function
 def gradient_of_a_loop(m):
     return m.ft.grad(scanned(m))
 
