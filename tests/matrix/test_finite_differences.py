@@ -1,5 +1,4 @@
-"""Every derivative by finite differences in float64: control flow, custom rules, checkpoint,
-collectives, and transformations of transformations.
+"""Every derivative by finite differences in float64: control flow, solvers, custom rules, checkpoint.
 
 `TABLE` holds functions of a vector of four, which return pytrees. Of each, along one direction,
 
