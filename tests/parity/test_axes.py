@@ -116,7 +116,9 @@ def plain(row: str, a: Axis) -> Axis:
 
 INTEGERS: list[Axis] = [-1, -2, -3]
 MIXED: list[Axis] = [
-    pair for i, j in itertools.permutations(range(3), 2) for pair in ((i - 3, j), (i, j - 3), (i - 3, j - 3))
+    pair
+    for i, j in itertools.permutations(range(3), 2)
+    for pair in ((i - 3, j) if i < j else (i, j - 3), (i - 3, j - 3))
 ]
 TABLES = {"one": (ONE, INTEGERS), "some": (SOME, INTEGERS + MIXED), "pairs": (PAIRS, MIXED)}
 GROWING = re.compile(r"\b(?:expand_dims|stack|one_hot)\(")

@@ -121,16 +121,6 @@ def test_a_jitted_function_without_arguments():
     assert_close(ft.vmap(lambda x: here(), axis_name="i")(jnp.arange(3)), 2 * jnp.arange(3))
 
 
-def test_names_reach_deeply_nested_functions():
-    def deep(n: int) -> Callable[[Any], Any]:
-        if n == 0:
-            return lambda x: ft.lax.psum(x, "i")
-        return ft.jit(lambda x: deep(n - 1)(x) + 1)
-
-    found = ft.vmap(deep(60), axis_name="i")(jnp.arange(3.0))
-    assert_close(found, jnp.full(3, 63.0))
-
-
 def test_no_collective_is_left_and_the_scope_ends():
     f = ft.jit(ft.vmap(ft.jit(lambda x: ft.lax.psum(x * ft.lax.axis_index("i"), "i")), axis_name="i"))
     text = show(f.program(jnp.ones(3)))

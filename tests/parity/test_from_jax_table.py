@@ -80,22 +80,6 @@ ROWS = [
 ]
 
 
-def grouped(rows: list[Row]) -> list[list[Row]]:
-    """Rows with the same arguments together, some at a time: they are compiled together."""
-    groups: list[list[Row]] = []
-    for one in rows:
-        last = groups[-1] if groups else []
-        alike = last and [id(x) for x in last[0].args] == [id(x) for x in one.args]
-        if alike and last[0][3:] == one[3:] and len(last) < 16:
-            last.append(one)
-        else:
-            groups.append([one])
-    return groups
-
-
-GROUPS = grouped(ROWS)
-
-
 def is_float(x: Any) -> bool:
     return jax.dtypes.issubdtype(x.dtype, np.floating)
 
@@ -106,24 +90,24 @@ def floats(tree: Any) -> Any:
     return sum([(y.astype("float32") * (i + 1.5)).sum() for i, y in enumerate(leaves)])
 
 
-def everything(rows: list[Row], functions: list[Any], lib: Any) -> Any:
-    """Value, gradient and vmap of functions by one of the two libraries, compiled together."""
-    args, grad, vmap = rows[0].args, rows[0].grad, rows[0].vmap
-    numbers = tuple([i for i, x in enumerate(args) if is_float(x)])
+def everything(how: Any, lib: Any) -> Any:
+    """Value, gradient and vmap of all functions by one of the two libraries, compiled together."""
 
-    def run(*args: Any) -> Any:
+    def run(given: dict[str, Any]) -> Any:
         made: dict[str, Any] = {}
-        for one, function in zip(rows, functions, strict=True):
+        for one in ROWS:
+            args, function = given[one.name], how(one.function)
+            numbers = tuple([i for i, x in enumerate(args) if is_float(x)])
             out = made[f"{one.name}: value"] = function(*args)
-            if grad and numbers and any(map(is_float, jax.tree.leaves(out))):
+            if one.grad and numbers and any(map(is_float, jax.tree.leaves(out))):
                 loss = lambda *xs, function=function: floats(function(*xs))  # noqa: E731
                 made[f"{one.name}: gradient"] = lib.grad(loss, numbers)(*args)
-            if vmap:
+            if one.vmap:
                 doubled = [lib.numpy.stack([x, x[::-1]]) for x in args]
                 made[f"{one.name}: vmap"] = lib.vmap(function)(*doubled)
         return made
 
-    return lib.jit(run)(*args)
+    return lib.jit(run)({one.name: one.args for one in ROWS})
 
 
 def assert_alike(ours: Any, theirs: Any) -> None:
@@ -142,10 +126,9 @@ def assert_alike(ours: Any, theirs: Any) -> None:
             np.testing.assert_array_equal(np.asarray(x), np.asarray(y), err_msg=name)
 
 
-@pytest.mark.parametrize("how", ["called", pytest.param("imported", marks=pytest.mark.sweep)])
-@pytest.mark.parametrize("rows", GROUPS, ids=lambda group: group[0].name)
-def test_functions_are_the_originals(rows, how):
+@pytest.mark.parametrize(
+    "how", [lambda f: f, pytest.param(from_jax, marks=pytest.mark.sweep)], ids=["called", "imported"]
+)
+def test_functions_are_the_originals(how):
     """As they are, inside ours; and as `from_jax` makes one program of each."""
-    originals = [r.function for r in rows]
-    functions = [from_jax(f) for f in originals] if how == "imported" else originals
-    assert_alike(everything(rows, functions, ft), everything(rows, originals, jax))
+    assert_alike(everything(how, ft), everything(lambda f: f, jax))

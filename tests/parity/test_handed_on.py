@@ -197,10 +197,7 @@ class Holder:
         return self.value
 
 
-UNARY = (
-    "sin sum ravel median cumsum argmax linalg.norm fft.fft var round asarray array sort "
-    "zeros_like exp max mean negative clip diff nan_to_num isfinite"
-)
+UNARY = "sin sum ravel median cumsum argmax linalg.norm round asarray sort zeros_like clip"
 
 
 def function_of(name):
@@ -218,6 +215,13 @@ def test_functions_of_what_holds_an_array(name):
     close(ft.interpret(held, X), [f(X), f(X)])
 
 
+class Wide:
+    """An array of another library, with 64-bit integers."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([2**40, 3])
+
+
 def test_masked_arrays_and_buffers_as_jax_takes_them():
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     buffer = array.array("f", [1.0, 2.0])
@@ -227,6 +231,7 @@ def test_masked_arrays_and_buffers_as_jax_takes_them():
         close(make([buffer, memoryview(buffer)]), np.array([[1.0, 2.0]] * 2, "f"))
         assert make(buffer, dtype="float16").dtype == "float16"
     close(fnp.asarray(buffer), jnp.asarray(buffer))
+    close(fnp.array(Wide(), "float32"), jnp.array(Wide(), "float32"))
     for library in (fnp, jnp):
         with pytest.raises(ValueError, match="masked"):
             library.asarray(masked)

@@ -7,7 +7,6 @@ says `ft`, JAX alone has its own of the same name.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Hashable
 
 import jax
@@ -318,26 +317,3 @@ def test_an_exception_leaves_both_worlds_as_they_were(run, error):
     assert_close(J.sin(X) + ft.numpy.sin(X), 2 * np.sin(X))
     assert_close(jax.jit(lambda x: J.sin(x))(X), np.sin(X))
     assert_close(ft.grad(lambda x: J.sin(x).sum())(X), np.cos(X))
-
-
-def test_threads_of_both_worlds_do_not_meet():
-    inside, done = threading.Event(), threading.Event()
-    found = []
-
-    def slow(x):
-        y = J.sin(x)
-        inside.set()
-        assert done.wait(30)
-        return y + J.cos(x)
-
-    thread = threading.Thread(target=lambda: found.append(ft.jit(slow)(X)))
-    thread.start()
-    try:
-        assert inside.wait(30)
-        assert not isinstance(J.sin(X), jax.core.Tracer)
-        assert_close(jax.jit(lambda x: J.sin(x))(X), np.sin(X))
-        assert_close(ft.numpy.sin(X), np.sin(X))
-    finally:
-        done.set()
-        thread.join()
-    assert_close(found[0], np.sin(X) + np.cos(X))

@@ -154,6 +154,14 @@ def test_structures_are_weak_where_they_say_so():
     assert (ours.dtype, ours.weak_type) == (wanted.dtype, wanted.weak_type)
 
 
+@pytest.mark.smoke
+def test_the_logarithm_of_a_softmax_sums_halves_in_float32():
+    """In the program, as in JAX's: a platform need not widen what it sums."""
+    program = ft.make_ir(ft.nn.log_softmax)(np.ones((2, 3), "float16"))
+    (total,) = [e for e in program.equations if e.primitive.name == "reduce_sum"]
+    assert total.inputs[0].type.dtype == "float32"
+
+
 # equal, and not the same: on either side of a cut, or of an infinity
 NUMBERS: Any = (
     *(1, True, 1.0, 1 + 0j, complex(1, -0.0), 0, False, 0.0, -0.0, complex(-1, 0.0), complex(-1, -0.0)),

@@ -75,29 +75,6 @@ def test_a_rule_with_a_loop_that_its_cotangent_ends():
         ft.jvp(f, (2.0,), (1.0,))
 
 
-CONSTANTS: dict[str, Callable[[], Any]] = {
-    "ones": lambda: jnp.sum(jnp.ones(3)),
-    "a number": lambda: jnp.array(2) + 1,
-    "a list": lambda: jnp.asarray([1.0, 2.0]).sum(),
-    "full": lambda: jnp.full(2, 3)[0],
-    "zeros like": lambda: jnp.zeros_like(jnp.arange(3)).sum() + 3,
-    "joined": lambda: jnp.concatenate([jnp.ones(2), jnp.ones(1)]).sum(),
-    "of JAX": lambda: jax_numpy.sum(jax_numpy.ones(3)),
-}
-
-
-@pytest.mark.parametrize("name", CONSTANTS)
-@pytest.mark.parametrize("transform", [ft.jit, ft.grad, lambda f: ft.jit(ft.vmap(ft.grad(f)))])
-def test_constants_of_compile_time(name, transform):
-    def f(x):
-        with ft.ensure_compile_time_eval():
-            n = int(CONSTANTS[name]())
-        return (jnp.ones(n) * x).sum()
-
-    x = np.ones(3, np.float32) if transform not in (ft.jit, ft.grad) else 1.0
-    np.testing.assert_array_equal(transform(f)(x), 3)
-
-
 def test_a_composite_keeps_its_name():
     @functools.partial(jax.lax.composite, name="my.sine")
     def sine(x):

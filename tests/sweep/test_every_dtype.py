@@ -27,19 +27,8 @@ from tests.support.closeness import assert_close
 from tests.support.libraries import ARRAYS, LIBRARIES, cast, differs_on_purpose, function_of, names_in
 from tests.support.versions import EXPRESSIONS, QUICK
 
-SMALL = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "uint8",
-    "uint16",
-    "uint32",
-    "float16",
-    "bfloat16",
-    "float32",
-    "complex64",
-]
+_SMALL = "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64"
+SMALL = _SMALL.split()
 WIDE = ["int64", "uint64", "float64", "complex128"]
 
 GROUPS = {**LIBRARIES, **{f"numpy {group}": rows for group, rows in test_numpy.TABLE.items()}}

@@ -15,22 +15,9 @@ import jax
 from functrans.tracer import Tracer
 from tests.support.versions import NEWER
 
-NAMESPACES = [
-    "numpy",
-    "nn",
-    "nn.initializers",
-    "tree",
-    "tree_util",
-    "ops",
-    "dtypes",
-    "random",
-    "lax",
-    "image",
-    "scipy.interpolate",
-    "scipy.optimize",
-    "scipy.sparse.linalg",
-    "scipy.spatial.transform",
-]
+_NAMESPACES = """numpy nn nn.initializers tree tree_util ops dtypes random lax image scipy.interpolate
+scipy.optimize scipy.sparse.linalg scipy.spatial.transform"""
+NAMESPACES = _NAMESPACES.split()
 # Arguments that JAX has and we lack, or that only we have, and why.
 ARGUMENTS_LACKING: dict[str, set[str]] = {
     "numpy.array": {"args"},  # positional copy, order, ndmin: deprecated there
@@ -106,17 +93,9 @@ def test_functions_have_the_arguments_of_jax():
 
 
 # Arrays that exist have a device, shards and a buffer; a traced one stands for a value only.
-OF_CONCRETE_ARRAYS = {
-    "addressable_data",
-    "addressable_shards",
-    "committed",
-    "copy_to_host_async",
-    "device",
-    "global_shards",
-    "is_fully_addressable",
-    "is_fully_replicated",
-    "sharding",
-}
+_OF_CONCRETE_ARRAYS = """addressable_data addressable_shards committed copy_to_host_async device global_shards
+is_fully_addressable is_fully_replicated sharding"""
+OF_CONCRETE_ARRAYS = set(_OF_CONCRETE_ARRAYS.split())
 
 
 def test_traced_arrays_have_the_methods_of_arrays():

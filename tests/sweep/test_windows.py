@@ -6,11 +6,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import errors, lax
+from functrans import lax
 from tests.support.closeness import assert_close
 from tests.support.versions import QUICK
 
@@ -89,29 +88,6 @@ def test_whole_axes_are_folded_by_any_computation():
     assert_close(largest(lax, jnp, x), theirs[0], 0.0)
     assert_close(mapped, np.stack([x.max((0, 2)), (-x).max((0, 2))]), 0.0)
     assert_close(slope, (x == x.max((0, 2), keepdims=True)).astype(np.float32), 0.0)
-
-
-def test_shapes():
-    args = ((8, 9), (2, 3), (2, 1), ((0, 1), (-1, 1)), (1, 2), (2, 1))
-    assert lax.reduce_window_shape_tuple(*args) == jax.lax.reduce_window_shape_tuple(*args)
-    assert lax.reduce_window_shape_tuple(*args[:4]) == jax.lax.reduce_window_shape_tuple(*args[:4])
-    nothing = lax.reduce_window(np.zeros((2, 0), np.float32), 1.0, lax.mul, (1, 1))
-    assert nothing.shape == (2, 0)
-
-
-def test_bad_arguments():
-    with pytest.raises(errors.TypeMismatch, match="window_dimensions"):
-        lax.reduce_window(X, 0.0, lax.add, (2,))
-    with pytest.raises(errors.TypeMismatch, match="inconsistent dtypes"):
-        lax.reduce_window(X, np.int32(1), lax.mul, (2, 2))
-    with pytest.raises(errors.TypeMismatch, match="to be scalars"):
-        lax.reduce_window(X, np.zeros(2, np.float32), lax.mul, (2, 2))
-    with pytest.raises(errors.InvalidArgument, match="same tree structure"):
-        lax.reduce_window((X, X), 0.0, lax.add, (2, 2))
-    with pytest.raises(errors.InvalidArgument, match="same tree structure as the operands"):
-        lax.reduce_window(X, 0.0, lambda a, b: (a, b), (2, 2))
-    with pytest.raises(errors.UnsupportedChoice, match="close over Tracers"):
-        ft.jit(lambda y: lax.reduce_window(X, 0.0, lambda a, b: a + b * y, (2, 2)))(1.0)
 
 
 def test_gradients_of_computations_with_loops_and_rules_of_their_own():

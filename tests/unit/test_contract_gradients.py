@@ -152,7 +152,10 @@ def shapes_made(program: Program) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(
     ("model", "way"),
-    list(zip(LARGE, ["by_tensordot", "by_product", "by_einsum", "inside", "by_layer"], strict=True)),
+    [
+        *zip(LARGE, ["by_tensordot", "by_product", "by_einsum", "inside", "by_layer"], strict=True),
+        ("mlp", "scanned"),
+    ],
 )
 def test_no_gradient_of_an_example_is_made(model, way):
     loss, *args = LARGE[model](np.random.default_rng(0))

@@ -4,8 +4,6 @@ the numbers are JAX's."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -20,7 +18,6 @@ from functrans.ir import Program, check
 from functrans.ir.text import with_nested
 from tests.support import extras
 from tests.support.matrices import alternately
-from tests.unit.contraction_searches import WAYS
 
 BATCH, WIDTH, CLIP = 16, 128, 0.5
 
@@ -121,16 +118,6 @@ def each_leaf(grads: Any) -> Any:
     return jax.tree.map(lambda g: g / jnp.maximum(1.0, jnp.linalg.norm(g) / CLIP), grads)
 
 
-def as_in_the_searches(way: str) -> Spelling:
-    """One of the ways there, of a gradient that is given."""
-
-    def spelled(gradient):
-        own = SimpleNamespace(vmap=jax.vmap, grad=lambda _: gradient)
-        return partial(WAYS[way], SimpleNamespace(ft=own, np=jnp, lax=jax.lax), loss)
-
-    return spelled
-
-
 NORMS: dict[str, Callable[[list[Any]], Any]] = {
     "vdot": lambda gs: jnp.sqrt(sum([jnp.vdot(g, g) for g in gs])),
     "square": lambda gs: jnp.sqrt(sum([jnp.sum(jnp.square(g)) for g in gs])),
@@ -145,9 +132,7 @@ SPELLINGS: dict[str, Spelling] = {
     "where": by_example(chosen),
     "cond": by_example(branched),
     "each leaf": by_example(each_leaf),
-    "einsum": as_in_the_searches("by_einsum"),
     "lax.map": by_factor(NORMS["vdot"], batch_size=4),
-    "scan": as_in_the_searches("scanned"),
 }
 
 

@@ -248,14 +248,6 @@ def test_rules_are_kept_however_short_the_function_is(inside, length):
         np.testing.assert_allclose(found, theirs(x), rtol=1e-6)
 
 
-def test_linear_call_keeps_its_transpose():
-    def f(x, y):
-        divide = lambda r, v: v / r  # noqa: E731
-        return jax.custom_derivatives.linear_call(divide, lambda r, t: 5 * t / r, y, x)
-
-    assert float(ft.grad(from_jax(f))(3.0, 2.0)) == float(jax.grad(f)(3.0, 2.0)) == 2.5
-
-
 def test_checkpoints_and_shardings_are_kept():
     mesh = jax.make_mesh((1,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
     where = jax.NamedSharding(mesh, jax.P("d"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +16,7 @@ import functrans as ft
 import functrans.numpy as fnp
 from functrans.api.programs import make_ir
 from tests.support.closeness import assert_close
+from tests.support.tables import TABLES, functions
 
 pytestmark = pytest.mark.smoke
 
@@ -50,36 +50,7 @@ def with_defaults(x, scale=2.0, *, shift=1.0):
     return x * scale + shift
 
 
-SHAPES_OF_CALLS: dict[str, Callable[[Any, Any], Any]] = {
-    "defaults": lambda L, np: L.jit(with_defaults)(X),
-    "keyword": lambda L, np: L.jit(with_defaults)(X, shift=Y, scale=3),
-    "keyword only": lambda L, np: L.jit(lambda *, a, b: a - b)(a=X, b=Y),
-    "variadic": lambda L, np: L.jit(lambda *xs, **ys: (xs, ys))(X, 1, k=Y),
-    "no arguments": lambda L, np: L.jit(lambda: np.ones(3))(),
-    "no results": lambda L, np: L.jit(lambda x: None)(X),
-    "no array in the result": lambda L, np: L.jit(lambda x: {"a": (), "b": [None]})(X),
-    "unchanged input": lambda L, np: L.jit(lambda x, n: (x, n, x))(X, 3),
-    "constants": lambda L, np: L.jit(lambda x: (1, 2.0, True, 1j, np.ones(2), X))(Y),
-    "constant closed over": lambda L, np: L.jit(lambda x: x + X)(Y),
-    "same result twice": lambda L, np: L.jit(lambda x: [y := x * 2, y])(X),
-    "nested pytrees": lambda L, np: L.jit(lambda t: {"s": t["a"][0] + t["a"][1]["b"], "t": (t,)})(
-        {"a": [X, {"b": Y}], "n": None}
-    ),
-    "method": lambda L, np: L.jit(Model(3.0).double)(X),
-    "callable object": lambda L, np: L.jit(Model(3.0))(X),
-    "partial": lambda L, np: L.jit(functools.partial(with_defaults, scale=4.0))(X),
-    "partial, positional": lambda L, np: L.jit(functools.partial(with_defaults, X))(4.0),
-    "library function": lambda L, np: L.jit(np.sin)(X),
-    "decorator": lambda L, np: L.jit(static_argnames="n")(lambda x, n: x * n)(X, n=3),
-    "static_argnums=(0, 2)": lambda L, np: L.jit(lambda f, x, n: f(x) * n, static_argnums=(0, 2))(
-        np.sin, X, 3
-    ),
-    "static shape": lambda L, np: L.jit(lambda shape: np.zeros(shape), static_argnums=0)((2, 3)),
-    "keep_unused": lambda L, np: L.jit(lambda x, y: y, keep_unused=True)(X, Y),
-    "compiler_options": lambda L, np: L.jit(
-        lambda x: x * 2, compiler_options={"xla_cpu_enable_fast_math": False}
-    )(X),
-}
+SHAPES_OF_CALLS = functions(TABLES / "transformations.txt", "calls of jit", "L, np", globals())
 
 
 @pytest.mark.parametrize("name", SHAPES_OF_CALLS)

@@ -32,18 +32,11 @@ def rows_of(lib, loss, params, x, y):
     return lib.ft.vmap(one, (None, 0, 0))(params, x, y)
 
 
-def clipped(np_, rows, params):
-    scale = np_.minimum(1.0, 0.5 / np_.linalg.norm(rows, axis=1))
-    vector, unravel = ravel_pytree(params)
-    return unravel(vector - 0.1 * np_.sum(rows * scale[:, None], axis=0))
-
-
 def along(np_, rows, params):
     return rows @ ravel_pytree(params)[0], rows[:, 2:5].sum(), np_.max(rows, axis=1)
 
 
 USES = {
-    "clipped": clipped,
     "product": lambda np_, rows, params: np_.sqrt(np_.sum(rows * rows, axis=1)) @ rows,
     "kernel": lambda np_, rows, params: rows @ rows.T,
     "along": along,
@@ -54,7 +47,9 @@ def used(lib, name, loss):
     return lambda params, x, y: USES[name](lib.np, rows_of(lib, loss, params, x, y), params)
 
 
-@pytest.mark.parametrize(("name", "dtype"), list(zip(USES, ["float32", "float64"] * 2, strict=True)))
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("product", "float32"), ("kernel", "float64"), ("along", "float32")]
+)
 def test_flat_gradients_have_jax_values(name, dtype):
     with jax.enable_x64(dtype == "float64"):
         loss, args = arguments(dtype)
@@ -65,7 +60,7 @@ def test_flat_gradients_have_jax_values(name, dtype):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", ["clipped", "product", "kernel"])
+@pytest.mark.parametrize("name", ["product", "kernel"])
 def test_no_matrix_of_gradients_is_made(name):
     loss, args = arguments()
     program = ft.make_ir(used(LIBRARIES[0], name, loss))(*args)

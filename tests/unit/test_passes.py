@@ -325,7 +325,6 @@ def test_explain_tells_what_was_joined():
     assert (cse.before.flops, cse.after.flops) == (21000, 11000)  # a sine counts as ten
     assert (cse.before.bytes, cse.after.bytes) == (28000, 20000)
     text = str(report)
-    print(text)
     line = f.__code__.co_firstlineno
     assert f"sin: test_passes.py:{line + 1} (test_explain_tells_what_was_joined.<locals>.f)" in text
     assert f"and test_passes.py:{line + 2}" in text

@@ -1,4 +1,5 @@
-"""Random programs before and after every pass."""
+"""Random algebra on special numbers before and after every pass. (Other random programs:
+matrix/test_random_programs.py.)"""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import functrans as ft
@@ -16,25 +17,13 @@ import functrans.numpy as fnp
 from functrans.backends import reference
 from functrans.ir import Program, check
 from functrans.ir.types import dtype_class
-from tests.matrix.test_random_programs import (
-    COMPOSABLE,
-    EVERY,
-    OURS,
-    SETTINGS,
-    Steps,
-    composed,
-    inputs,
-    programs,
-)
 from tests.unit.rewriting import ALONE, EXACT
 
+SETTINGS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 TOGETHER = {
     "default": lambda p: ft.passes.optimize(p, ("default",)),
     "exact": lambda p: ft.passes.optimize(p, ("exact",)),
 }
-
-
-# --- random programs ------------------------------------------------------------------------------
 
 
 def agree(after: Any, before: Any, what: str, tolerance: float, wanted: Any = None) -> None:
@@ -77,37 +66,6 @@ def try_all(program: Program, xs: list[Any], tolerance: float, compiled: bool) -
         for group in ("default", "exact"):
             run = ft.jit(lambda *ys: ft.evaluate(program, ys), passes=(group,))
             agree(run(*xs), plain, f"XLA, {group}\n{program}", tolerance, wanted)
-
-
-def try_steps(steps: Steps, names: list[str]) -> None:
-    rng = np.random.default_rng(len(steps.steps))
-    with jax.enable_x64(True):
-        xs = [rng.normal(size=shape) for shape in steps.inputs]
-        program = ft.make_ir(composed(OURS, steps, names))(xs)
-        try_all(program, xs, 1e-9, compiled=True)
-
-
-@pytest.mark.parametrize("last", COMPOSABLE)
-def test_random_programs(last: str):
-    @settings(max_examples=4, derandomize=True, database=None, **SETTINGS)
-    @given(
-        inputs.flatmap(lambda shapes: programs(shapes, 1, 7, EVERY)),
-        st.lists(st.sampled_from(sorted(COMPOSABLE)), max_size=2),
-    )
-    def run(steps: Steps, names: list[str]) -> None:
-        try_steps(steps, [*names, last])
-
-    run()
-
-
-@pytest.mark.heavy
-@settings(max_examples=1000, **SETTINGS)
-@given(
-    inputs.flatmap(lambda shapes: programs(shapes, 1, 12, EVERY)),
-    st.lists(st.sampled_from(sorted(COMPOSABLE)), max_size=3),
-)
-def test_many_random_programs(steps: Steps, names: list[str]):
-    try_steps(steps, names)
 
 
 # Algebra on special numbers: operations that rules speak of, literals that they look for.

@@ -92,6 +92,9 @@ def with_constants(m: Any, numpy: Any) -> Any:
         with m.ensure_compile_time_eval():
             n = numpy.arange(4).sum()
             assert int(n) == 6
+            joined = numpy.concatenate([numpy.ones(2), numpy.zeros_like(numpy.asarray([1.0]))])
+            assert int(joined.sum() + numpy.full(2, 3)[0]) == int(numpy.array(4) + 1)
+            assert int(jax.numpy.sum(jax.numpy.ones(3))) == 3
             middle = float(numpy.linspace(0.0, 1.0, 3)[1])
             y = x * n
         return y + middle

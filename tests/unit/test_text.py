@@ -149,23 +149,6 @@ def deep(w, x):
     return total(P["mul"](layer(w, x), layer(w, x)))
 
 
-@pytest.mark.parametrize(
-    ("function", "args"),
-    [
-        (ft.hessian(deep, argnums=1), (W, X)),
-        (ft.jit(ft.vmap(ft.jit(ft.grad(deep)), (None, 0))), (W, np.ones((5, 3), np.float32))),
-        (lambda x, y: P["convert_element_type"](x, dtype=np.dtype("int8")), (X, W)),
-        (lambda x: P["select_n"](P["lt"](x, 0.5), x, P["neg"](x)), (X,)),
-        (lambda: literal(2.0, F3), ()),
-        (lambda x: x, (jax.random.key(0),)),
-        (lambda x: (), (X,)),
-    ],
-)
-def test_round_trip(function, args):
-    program = ft.make_ir(function)(*args)
-    check(round_trip(program))
-
-
 WIDTHS = {"i": (4, 8, 16, 32, 64), "u": (4, 8, 16, 32, 64), "f": (16, 32, 64), "c": (64, 128)}
 DTYPES = ["bool", "bf16", *(f"{kind}{n}" for kind, widths in WIDTHS.items() for n in widths)]
 

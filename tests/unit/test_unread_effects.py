@@ -19,6 +19,7 @@ import functrans.numpy as jnp
 from functrans import lax
 from functrans.passes.pipeline import optimize
 from tests.support.matrices import alternately
+from tests.support.tables import TABLES, functions
 from tests.support.wide import each
 
 Seen = list[tuple[str, float]]
@@ -69,81 +70,12 @@ def in_calls_steps_and_branches(show: Show) -> Function:
     )
 
 
-HOLDERS: dict[str, Callable[[Show], Function]] = {
-    "condition": condition,
-    "condition of a carry that stays and is no number": lambda show: (
-        lambda x: lax.while_loop(
-            lambda c: with_show(show, "test", c[0]) < 2, lambda c: (c[0] + 1, c[1]), (0, x * np.ones(2))
-        )[1][0]
-    ),
-    "body": lambda show: (
-        lambda x: lax.while_loop(lambda c: c < 3, lambda c: with_show(show, "body", c) + 1, x)
-    ),
-    "condition and body": lambda show: (
-        lambda x: lax.while_loop(
-            lambda c: with_show(show, "test", c) < 2, lambda c: with_show(show, "body", c) + 1, x
-        )
-    ),
-    "counted": lambda show: lambda x: lax.fori_loop(0, 2, lambda i, c: with_show(show, "step", c) * 2, x),
-    "bounded": lambda show: (
-        lambda x: lax.fori_loop(0, (x > 0) + 1, lambda i, c: with_show(show, "step", i) * c, x, max_steps=4)
-    ),
-    "scanned": lambda show: (
-        lambda x: lax.scan(
-            lambda c, y: (with_show(show, "carry", c) * y, with_show(show, "row", y)),
-            x,
-            np.arange(1.0, 3.0, dtype="float32"),
-        )[0]
-    ),
-    "steps that read and give nothing": lambda show: (
-        lambda x: (
-            lax.scan(lambda c, _: (with_show(show, "alone", 7.0) and None, None), None, None, length=2),
-            x,
-        )[1]
-    ),
-    "mapped": lambda show: (
-        lambda x: lax.map(lambda y: with_show(show, "map", y), np.ones(2, "float32") * x)[0]
-    ),
-    "chosen": lambda show: (
-        lambda x: lax.cond(
-            x > 0, lambda v: with_show(show, "then", v) * 2, lambda v: with_show(show, "else", v), x
-        )
-    ),
-    "one branch of three": lambda show: (
-        lambda x: lax.switch(
-            (x > 0) * 2, [lambda v: v, lambda v: -v, lambda v: with_show(show, "third", v)], x
-        )
-    ),
-    "called": called,
-    "called twice": called_twice,
-    "custom_jvp": custom_jvp,
-    "custom_vjp": custom_vjp,
-    "solver": lambda show: (
-        lambda x: lax.custom_linear_solve(
-            lambda v: v * 2, x, lambda _, b: with_show(show, "solve", b) / 2, symmetric=True
-        )
-    ),
-    "all in all": in_calls_steps_and_branches,
-}
+HOLDERS = functions(TABLES / "effects.txt", "holders", "show", globals())
 
 
 # --- who reads what they give ---------------------------------------------------------------------
 
-READERS: dict[str, Callable[[Function], Function]] = {
-    "all": lambda f: f,
-    "nobody": lambda f: lambda x: (f(x), x * 3)[1],
-    "nobody in a call": lambda f: ft.jit(lambda x: (f(x), x * 3)[1]),
-    "nobody around a call": lambda f: lambda x: (ft.jit(lambda y: (f(y), y * 3))(x), x)[1],
-    "nobody in a step": lambda f: (
-        lambda x: lax.scan(lambda c, y: ((f(c), c)[1] * y, None), x, np.full(2, 0.5, "float32"))[0]
-    ),
-    "nobody in a branch": lambda f: lambda x: lax.cond(x > 0, lambda v: (f(v), v)[1], lambda v: v * 2, x),
-    "nobody in a loop": lambda f: (
-        lambda x: lax.while_loop(lambda c: c[0] < 2, lambda c: (c[0] + 1, c[1] + 1, f(c[1])), (0, x, x))[1]
-    ),
-    "a product with zero": lambda f: lambda x: f(x) * 0.0 + x,
-    "nobody, as nothing of it is returned": lambda f: lambda x: (f(x), None)[1],
-}
+READERS = functions(TABLES / "effects.txt", "readers", "f", globals())
 ROWS = list(itertools.product(HOLDERS, READERS))
 SOME = ROWS[::4]  # each holder, and each reader
 X = np.float32(0.5)
@@ -212,8 +144,8 @@ def test_programs_show_what_python_shows(ordered: bool):
 def test_compiled_programs_show_what_python_shows(ordered: bool):
     """All as one, so that the order among functions shows nothing."""
     shown = Shown(ordered)
-    functions = [shown.function(row) for row in SOME]
-    found = shown.take(lambda: ft.jit(lambda x: [f(x) for f in functions])(X))
+    made = [shown.function(row) for row in SOME]
+    found = shown.take(lambda: ft.jit(lambda x: [f(x) for f in made])(X))
 
     def check(row: tuple[str, str]) -> None:
         for name, seen in wanted(row, ordered).items():
@@ -268,12 +200,7 @@ def steps_that_show(show: Show) -> dict[str, Callable[[Any, Any], Any]]:
     }
 
 
-LOOPS: dict[str, Callable[[Any, Any], Any]] = {
-    "while": lambda step, x: lax.while_loop(lambda c: c[0] < 3, lambda c: step(*c), (0, x))[1],
-    "fori": lambda step, x: lax.fori_loop(0, 3, lambda i, c: step(*c), (0, x))[1],
-    "scan": lambda step, x: lax.scan(lambda c, _: (step(*c), c), (0, x), None, length=3)[0][1],
-    "bounded": lambda step, x: lax.fori_loop(0, 3 + (x > 100), lambda i, c: step(*c), (0, x), max_steps=5)[1],
-}
+LOOPS = functions(TABLES / "effects.txt", "loops", "step, x", globals())
 
 
 @pytest.mark.parametrize(("loop", "ordered"), [(loop, i % 2 == 1) for i, loop in enumerate(LOOPS)])

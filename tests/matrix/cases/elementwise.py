@@ -248,24 +248,10 @@ COMPLEX_NUMBERS = [
     Case("sign", [fixed([1 - 2j, 3 + 4j, -1j])], lax.sign, {}, COMPLEX, (0,), {}, "turned"),
 ]
 
+EVERYWHERE = "exp exp2 expm1 sin cos sinh cosh tanh asinh atan logistic"
+ACCURATE = "exp exp2 expm1 log log1p sqrt rsqrt cbrt sin cos tan tanh logistic"  # they take an accuracy
 TRANSCENDENTAL = [
-    *[
-        row
-        for name in (
-            "exp",
-            "exp2",
-            "expm1",
-            "sin",
-            "cos",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "atan",
-            "logistic",
-        )
-        for row in unary(name, INEXACT, tolerance=HALF)
-    ],
+    *[row for name in EVERYWHERE.split() for row in unary(name, INEXACT, tolerance=HALF)],
     *[
         row
         for name in ("log", "sqrt", "rsqrt", "acosh")
@@ -292,21 +278,7 @@ TRANSCENDENTAL = [
             {},
             "accurate",
         )
-        for name in (
-            "exp",
-            "exp2",
-            "expm1",
-            "log",
-            "log1p",
-            "sqrt",
-            "rsqrt",
-            "cbrt",
-            "sin",
-            "cos",
-            "tan",
-            "tanh",
-            "logistic",
-        )
+        for name in ACCURATE.split()
     ],
 ]
 
