@@ -246,6 +246,7 @@ def grad(
       >>> print(ft.grad(lambda w: jnp.sum(w ** 2))(jnp.array([1.0, 2.0])))
       [2. 4.]
     """
+    check_callable(fun, "grad")
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
     @boundary
@@ -280,7 +281,7 @@ def value_and_grad(
       >>> print(value, g)
       9.0 6.0
     """
-    argument = Chosen("grad", fun, argnums)
+    argument = Chosen("value_and_grad", fun, argnums)
 
     @boundary
     @or_by_jax(
