@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from functools import partial
 
 import jax
 import jax.custom_batching
@@ -72,8 +73,11 @@ def test_attributes_of_a_function_stay():
         return x
 
     f.note = "mine"
-    for transform in (ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.hessian, ft.vmap, ft.jit):
+    derivatives = ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.hessian
+    for transform in (*derivatives, ft.vmap, ft.jit, ft.checkpoint):
         assert transform(f).note == "mine", transform
+        assert ft.hessian is transform or transform(f).__wrapped__ is f
+        assert transform(partial(f)).__name__ == "f"
 
 
 def test_argnums():
