@@ -374,6 +374,19 @@ def test_gradients_of_states_that_hold_keys():
         ft.grad(loss)(state)
 
 
+def test_arrays_like_random_keys():
+    keys = jax.random.split(jax.random.key(0), 2)
+
+    def made(numpy):
+        return lambda k: [numpy.zeros_like(k), numpy.ones_like(k, shape=3), numpy.zeros(2, k.dtype)]
+
+    want = made(jax.numpy)(keys)
+    for found in (made(jnp)(keys), ft.jit(made(jnp))(keys), jax.jit(made(jnp))(keys)):
+        for x, y in zip(found, want, strict=True):
+            assert x.dtype == keys.dtype
+            np.testing.assert_array_equal(jax.random.key_data(x), jax.random.key_data(y))
+
+
 def test_casts_of_complex_numbers_to_real_ones_warn():
     z = jnp.array([1 + 2j])
     for lib in (jax, ft):
