@@ -95,9 +95,10 @@ class lazily:
         self._namespace.update(__getattr__=self._load, __dir__=self._listed)
 
     def _listed(self) -> list[str]:
-        """Return what `dir` lists: our names, loaded or not, JAX's, and its modules."""
+        """Return what `dir` lists: the names of `import *`, JAX's modules, and the private names."""
         modules = pkgutil.iter_modules(getattr(_twin(self._package), "__path__", ()))
-        return sorted({*self._namespace, *self._all(), *[m.name for m in modules if m.name[0] != "_"]})
+        public = {*self._all(), *[m.name for m in modules if m.name[0] != "_"]}
+        return sorted(public.union([n for n in self._namespace if n[0] == "_"]))
 
     def _all(self) -> list[str]:
         """Return the names of `import *`: our names and JAX's, without our modules that were loaded."""

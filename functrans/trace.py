@@ -17,6 +17,7 @@ captured constant of its Program.
 from __future__ import annotations
 
 import contextvars
+import operator
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -112,7 +113,13 @@ def out_types(primitive: Any, types: tuple[ArrayType, ...], params: dict[str, An
     """Return the types of the results; raise the primitive's own error for invalid operands."""
     if primitive.holds_programs:
         return primitive.result_types(types, params)
-    return _out_types(primitive, types, *params.items()) if params else _out_types(primitive, types)
+    try:
+        return _out_types(primitive, types, *params.items()) if params else _out_types(primitive, types)
+    except TypeError:
+        for x in jax.tree.leaves(params):
+            if isinstance(x, Tracer):
+                operator.index(x)  # raises the error for a value that must be known
+        raise
 
 
 @cached("types of results", 16_384)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from typing import Any, TypedDict, Unpack, overload
 
 import jax
@@ -22,7 +21,7 @@ from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import array_leaves, or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, function_name, named_after
 from functrans.runtime import F
 from functrans.trace import stage, typeof
 from functrans.transforms.jvp import split
@@ -91,7 +90,6 @@ def checkpoint(
         except TypeError:  # unhashable static arguments are traced every time
             return made
 
-    @wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
         leaves, in_tree = array_leaves(dynamic)
@@ -103,7 +101,7 @@ def checkpoint(
         static, (dynamic, named) = statics.split(args, kwargs)
         return jax.checkpoint(of_dynamic(static), prevent_cse=prevent_cse)(*dynamic, **named)
 
-    return boundary(call if policy is not None else or_by_jax(by_jax)(call))
+    return named_after(fun)(call if policy is not None else or_by_jax(by_jax)(call))
 
 
 remat = checkpoint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from itertools import compress
 from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
@@ -30,7 +29,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.dependence import restricted, spread
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, function_name, named_after
 from functrans.trace import evaluate, literal, stage, typeof
 from functrans.tracer import type_like
 from functrans.transforms.jvp import run_dual, run_linearize
@@ -246,10 +245,10 @@ def grad(
       >>> print(ft.grad(lambda w: jnp.sum(w ** 2))(jnp.array([1.0, 2.0])))
       [2. 4.]
     """
+    check_callable(fun, "grad")
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)
 
-    @boundary
-    @wraps(fun)
+    @named_after(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -280,13 +279,12 @@ def value_and_grad(
       >>> print(value, g)
       9.0 6.0
     """
-    argument = Chosen("grad", fun, argnums)
+    argument = Chosen("value_and_grad", fun, argnums)
 
-    @boundary
+    @named_after(fun)
     @or_by_jax(
         lambda *xs, **how: jax.value_and_grad(fun, argnums, has_aux, holomorphic, allow_int)(*xs, **how)
     )
-    @wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
         found = _linearized(inner, given, has_aux, argument, holomorphic=holomorphic, allow_int=allow_int)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any, ParamSpec
 
 import jax
@@ -22,6 +21,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import float0
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis
+from functrans.pytrees.functions import named_after
 from functrans.trace import typeof
 from functrans.typing import PyTree
 
@@ -55,15 +55,14 @@ def jacfwd(
     """
     argument = Chosen("jacfwd", fun, argnums)
 
-    @boundary
+    @named_after(fun)
     @or_by_jax(lambda *xs, **kw: jax.jacfwd(fun, argnums, has_aux, holomorphic)(*xs, **kw))
-    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
         chosen = tree.map(as_array, given)
         argument.check(chosen, [typeof(x) for x in tree.leaves(chosen)], holomorphic)
 
-        @wraps(fun)
+        @named_after(fun)
         def push(tangents: Any) -> Any:
             return jvp(inner, chosen, tangents, has_aux)
 
@@ -102,9 +101,8 @@ def jacrev(
     """
     argument = Chosen("jacrev", fun, argnums)
 
-    @boundary
+    @named_after(fun)
     @or_by_jax(lambda *xs, **kw: jax.jacrev(fun, argnums, has_aux, holomorphic, allow_int)(*xs, **kw))
-    @wraps(fun)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
         chosen = tree.map(as_array, given)
@@ -205,7 +203,7 @@ def fwd_and_bwd(
     """
     argument = Chosen("fwd_and_bwd", fun, argnums)
 
-    @wraps(fun)
+    @named_after(fun)
     def fwd(*args: Any, **kwargs: Any) -> Any:
         inner, given = argument.split(args, kwargs)
         return vjp(inner, *given, has_aux=has_aux)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
@@ -24,7 +24,7 @@ from functrans.api.static_arguments import StaticArguments, explain_arguments
 from functrans.backends import xla
 from functrans.caching import CachePerFunction
 from functrans.ir.program import Program
-from functrans.ir.source import brief, here
+from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.tracebacks import boundary, guarded, hide_frames
 from functrans.passes.compiler_options import explain_option
 from functrans.primitives.calls.jit import is_inlined
@@ -33,6 +33,14 @@ from functrans.typing import Device, PyTree
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+# option -> the classes of its values, in words
+_KINDS: dict[str, tuple[Any, str]] = {
+    "device": (jax.Device, "one of jax.devices()"),
+    "inline": ((bool, Enum), "a bool or a jax.Inline"),
+    "compiler_options": (Mapping, "a dict of the options of XLA, by name"),
+}
 
 
 class _Options(TypedDict, total=False):
@@ -126,6 +134,11 @@ def jit(
     if fun is None:
         return with_options
     check_callable(fun, "jit")
+    for option, (kinds, wanted) in _KINDS.items():
+        if options[option] is not None and not isinstance(options[option], kinds):
+            raise errors.InvalidArgument(
+                f"jit: {option} must be {wanted}, got {brief_with_type(options[option])}, {here()}"
+            )
     chain = ("default",) if passes is None else all_passes.chosen(passes)
     given = {k: v for k, v in options.items() if v is not None and k not in ("inline", "passes", "cpu")}
     if cpu not in ("fast", "blocking", "plain"):

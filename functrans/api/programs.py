@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
-from functools import wraps
 from typing import Any, Literal, overload
 
 import jax
@@ -24,6 +23,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
 from functrans.lax.staging import check_function, or_by_jax
 from functrans.passes.inlining import inline
+from functrans.pytrees.functions import named_after
 from functrans.trace import evaluate as run_equations
 from functrans.trace import materialize, naming, typeof
 from functrans.typing import PyTree
@@ -114,8 +114,7 @@ def _staging(
     check_callable(fun, name)
     statics = StaticArguments(fun, argnums, argnames)
 
-    @boundary
-    @wraps(fun)
+    @named_after(fun)
     def made(*args: Any, **kwargs: Any) -> Any:
         with ExitStack() as scope:
             for axis in axes:

@@ -57,7 +57,7 @@ class StaticArguments:
         """Return the positions and names that a user gave by `{option}_argnums` and `{option}_argnames`;
         raise an error for arguments that the function does not have."""
         numbers = _numbers(f"{option}_argnums", argnums)
-        names = {argnames} if isinstance(argnames, str) else set(argnames or ())
+        names = _names(f"{option}_argnames", argnames)
         signature = self.signature if numbers or names else None
         n = len(self.positional)  # those before -n are among *args: they count from the end of a call
         if signature is not None:
@@ -193,6 +193,19 @@ def _numbers(option: str, argnums: Any) -> set[int]:
         raise errors.TypeMismatch(
             f"{option} takes the positions of arguments, got {brief(argnums)}, {here()}\n"
             f"For names, use {option.replace('nums', 'names')}."
+        ) from None
+
+
+def _names(option: str, argnames: Any) -> set[str]:
+    try:
+        listed = [argnames] if isinstance(argnames, str) else list(argnames or ())
+        if all([isinstance(name, str) for name in listed]):
+            return set(listed)
+        raise TypeError
+    except TypeError:
+        raise errors.TypeMismatch(
+            f"{option} takes the names of arguments, got {brief(argnames)}, {here()}\n"
+            f"For positions, use {option.replace('names', 'nums')}."
         ) from None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import wraps
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_vmappable, vmappables
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, function_name, named_after
 from functrans.runtime import F
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
@@ -192,9 +191,8 @@ def vmap(
         run = jax.vmap(fun, in_axes, out_axes, axis_name, axis_size, spmd_axis_name, sum_match)
         return run(*args, **kwargs)
 
-    @boundary
+    @named_after(fun)
     @or_by_jax(by_jax)
-    @wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if _hold_sparse((args, kwargs)):
             return by_jax(*args, **kwargs)

@@ -132,7 +132,8 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
         return branches[int(known)](*operands)
     leaves, in_tree = staging.array_leaves((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
-    made = [staging.staged(f, in_tree, types, name) for f in branches]
+    order = -1 if name == "cond" else 1  # as in JAX: true_fun first, and then false_fun
+    made = [staging.staged(f, in_tree, types, name) for f in branches[::order]][::order]
     first, out_tree = made[0].program.out_types, made[0].out_tree
     for i, (f, part) in enumerate(zip(branches[1:], made[1:], strict=True), 1):
         problem = staging.differing(
@@ -201,11 +202,14 @@ def while_loop(
         return tree.map(as_array, carry)
     init, structure = staging.array_leaves(init_val)
     in_tree = tree.structure(((init_val,), {}))
+    given = [typeof(x) for x in init]
+    test = staging.staged(cond_fun, in_tree, given, "while_loop")  # before the body, as in JAX
     body, init = staging.stable(lambda types: staging.staged(body_fun, in_tree, types, "while_loop"), init)
     types = [typeof(x) for x in init]
     name = staging.operation_of(body_fun, "while_loop")
     staging.check_carry(name, "the body", body_fun, structure, types, body.out_tree, body.program.out_types)
-    test = staging.staged(cond_fun, in_tree, types, "while_loop")
+    if types != given:  # a weak type takes the dtype that the body gives it
+        test = staging.staged(cond_fun, in_tree, types, "while_loop")
     found = test.program.out_types
     alone = len(found) == test.out_tree.num_nodes == 1
     if not alone or found[0].shape or found[0].dtype != np.bool_:

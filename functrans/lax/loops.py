@@ -13,7 +13,7 @@ from functrans import pytrees as tree
 from functrans.flags import flags
 from functrans.ir.source import brief, here
 from functrans.lax import staging
-from functrans.lax.arguments import axis_index, invalid
+from functrans.lax.arguments import axis_index, integer, invalid
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.scan import scan as _scan
 from functrans.primitives.elementwise.conversion import strong
@@ -102,7 +102,7 @@ def _length(name: str, xs: Any, arrays: list[Any], length: Any) -> int:
             raise invalid(name, f"{path} must have a leading axis to loop over, got {t}")
     if length is not None:
         try:
-            length = operator.index(length)
+            length = int(length) if isinstance(length, float) else operator.index(length)
         except TypeError as error:
             if isinstance(error, errors.AbstractIndexError):
                 raise
@@ -135,7 +135,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
     Arguments:
       f: function of slices along axis 0.
       xs: pytree of arrays with equal leading axes.
-      batch_size: process this many slices at a time with `vmap`.
+      batch_size: process this many slices at a time with `vmap` (0: all).
 
     Returns:
       The results, stacked along a new axis 0.
@@ -153,10 +153,10 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
         return scan(staging.made_of(f, _row, "map"), (), xs)[1]
     arrays, structure = staging.array_leaves(xs)
     n = _length("map", xs, arrays, None)
-    size = operator.index(batch_size)
-    if size < 1:
-        raise invalid("map", f"batch_size must be >= 1, got {batch_size}")
-    end = n - n % size
+    size = integer(batch_size, "map", "batch_size")
+    if size < 0:
+        raise invalid("map", f"batch_size must be >= 0, got {batch_size}")
+    end = n - n % size if size else 0
 
     def rows(x: Any) -> Any:
         return reshape(slice_axis(x, 0, 0, end), shape=(end // size, size, *typeof(x).shape[1:]))
@@ -167,7 +167,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
             staging.made_of(f, _rows, "map"), (), tree.unflatten(structure, [rows(x) for x in arrays])
         )[1]
         parts.append(tree.map(lambda y: reshape(y, shape=(end, *typeof(y).shape[2:])), done))
-    if n % size or not n:
+    if end < n or not n:
         parts.append(_batched(f, tree.unflatten(structure, [slice_axis(x, 0, end, n) for x in arrays])))
     return parts[0] if len(parts) == 1 else tree.map(lambda x, y: concatenate(x, y, dimension=0), *parts)
 

@@ -201,6 +201,8 @@ def differing(
         name = function_name(users(fun))
         was, now = tree.spelled(wanted), tree.spelled(given)
         return f"    {what} has the structure {was}, but {name} returned {now}"
+    if all([a.same(b) for a, b in zip(want, have, strict=True)]):
+        return ""
     names = tree.path_names(tree.unflatten(wanted, list(want)), what)
     rows = zip(names, want, have, strict=True)
     return "\n".join([f"    {name}: {a} {between} {b}" for name, a, b in rows if not a.same(b)])

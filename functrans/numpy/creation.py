@@ -18,16 +18,17 @@ from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import leave_to_jax
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, promote
+from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype, promote
 from functrans.lax.arguments import check_sizes, placeable, placed, sizes_of
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.families import add, mul
+from functrans.primitives.random.bits import impl_of, random_wrap, word_type
 from functrans.primitives.shape.joining import iota, stack
 from functrans.trace import AnyTracer, concrete_value, is_jax_tracer, literal, staging_trace, typeof
-from functrans.trace import full as filled
+from functrans.trace import full as full_of_numbers
 from functrans.typing import Array, ArrayLike, Device, DTypeLike, PyTree, Shape
 
 __all__ = ["arange", "array", "asarray", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
@@ -186,6 +187,12 @@ def _stacked(items: Any, dtype: Any) -> Any:
 # --- filled ---------------------------------------------------------------------------------------
 
 
+def filled(value: Any, t: ArrayType) -> Any:
+    """Return an array filled with one number; random keys are filled with keys of that number, as in JAX."""
+    made = full_of_numbers(value, word_type(t))
+    return random_wrap(made, impl=impl_of(t.dtype)) if is_key_dtype(t.dtype) else made
+
+
 @placeable
 def zeros(
     shape: Shape, dtype: DTypeLike | None = None, *, device: Device = None, out_sharding: None = None
@@ -244,7 +251,7 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> ArrayType:
 
 def _beside(a: Any, made: Any) -> Any:
     """Return `made` where JAX puts it: where `a` is committed to, if the shape is the same."""
-    if isinstance(a, AnyTracer) or isinstance(made, AnyTracer) or made.weak_type:
+    if isinstance(a, AnyTracer) or isinstance(made, AnyTracer) or typeof(made).weak_type:
         return made
     where = getattr(a, "sharding", None)
     if where is None or not getattr(a, "committed", True):  # a ShapeDtypeStruct says where it will be

@@ -21,10 +21,10 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from functrans.ir.program import Equation, Program, Var, copied, hoist_constants, program_of, prune
-from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.passes.lane_rules import RULES, SUMMED, Block, NotByLane, Uneven, Value
 from functrans.passes.redundancy import common_subexpressions
 from functrans.passes.rewrite import uses
+from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit, one_kernel
 from functrans.primitives.control_flow.cond import INDEX, Cond, with_common_captures
 from functrans.primitives.control_flow.loop_layout import LoopLayout, while_operands
@@ -33,7 +33,6 @@ from functrans.primitives.control_flow.while_loop import While
 from functrans.primitives.elementwise.arithmetic import min_
 from functrans.primitives.elementwise.families import mul
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.random.bits import impl_of, random_wrap, word_type
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim
@@ -172,15 +171,10 @@ def _size_for(n: int, most: int) -> int:
     return next((size for size in range(most, most // 2, -1) if n % size == 0), min(n, most))
 
 
-def _zeros(t: ArrayType) -> Any:
-    zeros = literal(0, word_type(t))
-    return random_wrap(zeros, impl=impl_of(t.dtype)) if is_key_dtype(t.dtype) else zeros
-
-
 def _blocks(program: Program, n: int, size: int, outside: Outside, *operands: Any) -> list[Any]:
     """Run the program for each block of lanes."""
     blocks = -(-n // size)
-    starts = [_zeros(t) for t in program.out_types]
+    starts = [zeros(t) for t in program.out_types]
     if blocks == 1:
         return Block(n, size, literal(0, INDEX), outside).whole(program, operands, starts)
 

@@ -40,7 +40,10 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], b
 
 def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """For each leaf of a tree, return the corresponding leaf of its prefix; ValueError if it is no
-    prefix. `is_leaf` applies to the prefix."""
-    found: list[Any] = []
-    map(lambda x, part: found.extend([x] * len(leaves(part))), prefix, tree, is_leaf=is_leaf)
-    return found
+    prefix. `is_leaf` applies to the prefix. No tree is built: a class may refuse what is no array."""
+    given, outer = flatten(prefix, is_leaf)
+    try:
+        parts = outer.flatten_up_to(tree)
+    except (TypeError, ValueError) as error:
+        raise explained(error, is_leaf, prefix, tree)  # noqa: B904
+    return [x for x, part in zip(given, parts, strict=True) for _ in leaves(part)]

@@ -12,7 +12,8 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import brief_with_type, definition, describe, here, is_users, location, user_source
-from functrans.ir.tracebacks import frames, raised_at
+from functrans.ir.tracebacks import frames, guarded, raised_at
+from functrans.runtime import F
 from functrans.tracer import CALLS, Tracer, typeof
 
 _NEEDS_VALUE = {  # JAX's error -> ours
@@ -138,6 +139,18 @@ def update_wrapper(made: Any, fun: Any, **how: Any) -> None:
     functools.update_wrapper(made, fun, **how)
     if not hasattr(fun, "__name__"):
         made.__name__ = made.__qualname__ = getattr(_innermost(fun), "__name__", "<unnamed function>")
+
+
+def named_after(fun: Any) -> Callable[[F], F]:
+    """Decorate what a transformation makes of the user's function: it has its name, docstring and
+    signature, and its errors show none of our frames."""
+
+    def decorate(made: F) -> F:
+        call = guarded(made)
+        update_wrapper(call, fun)
+        return call
+
+    return decorate
 
 
 def function_name(fun: Any) -> str:

@@ -39,6 +39,8 @@ VALUES = [
     lambda lax, np_: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1.5), (0, 1)),
     lambda lax, np_: lax.map(lambda x: {"y": x * 2 + 1}, np_.arange(7), batch_size=3),
     lambda lax, np_: lax.map(lambda x: x + 1, np_.zeros((0, 2)), batch_size=2),
+    lambda lax, np_: lax.map(lambda x: x + 1, np_.arange(3), batch_size=0),
+    lambda lax, np_: lax.scan(lambda c, _: (c * 2, None), 1, None, length=3 / 1),
     lambda lax, np_: lax.associative_scan(np_.logical_or, np_.arange(5) == 2),
     lambda lax, np_: lax.associative_scan(np_.add, np_.full(4, 2.0)),
     lambda lax, np_: lax.associative_scan(np_.maximum, np_.array([3, 1, 4, 1, 5]), reverse=True),
@@ -105,3 +107,18 @@ def test_values_and_types(jitted):
             b = jax_numpy.asarray(b)
             assert (a.dtype, a.weak_type) == (b.dtype, b.weak_type), i
             np.testing.assert_array_equal(a, b)
+
+
+def test_python_sees_the_functions_in_the_order_of_jax():
+    def seen(lax):
+        said = []
+
+        def saying(what, out):
+            return lambda x: (said.append(what), out(x))[1]
+
+        lax.cond(True, saying("true", abs), saying("false", abs), 1.0)
+        lax.switch(1, [saying("0", abs), saying("1", abs)], 1.0)
+        lax.while_loop(saying("condition", lambda x: x < 9.0), saying("body", lambda x: x + 1.0), 1.0)
+        return said
+
+    assert seen(ft.lax) == seen(jax.lax) == ["true", "false", "0", "1", "condition", "body"]

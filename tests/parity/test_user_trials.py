@@ -3,6 +3,7 @@
 import copy
 import pickle
 import warnings
+from functools import partial
 
 import jax
 import jax.custom_batching
@@ -72,8 +73,11 @@ def test_attributes_of_a_function_stay():
         return x
 
     f.note = "mine"
-    for transform in (ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.hessian, ft.vmap, ft.jit):
+    derivatives = ft.grad, ft.value_and_grad, ft.jacfwd, ft.jacrev, ft.hessian
+    for transform in (*derivatives, ft.vmap, ft.jit, ft.checkpoint):
         assert transform(f).note == "mine", transform
+        assert ft.hessian is transform or transform(f).__wrapped__ is f
+        assert transform(partial(f)).__name__ == "f"
 
 
 def test_argnums():
@@ -368,6 +372,19 @@ def test_gradients_of_states_that_hold_keys():
         assert found["key"].dtype == jax.dtypes.float0
     with pytest.raises(TypeError):
         ft.grad(loss)(state)
+
+
+def test_arrays_like_random_keys():
+    keys = jax.random.split(jax.random.key(0), 2)
+
+    def made(numpy):
+        return lambda k: [numpy.zeros_like(k), numpy.ones_like(k, shape=3), numpy.zeros(2, k.dtype)]
+
+    want = made(jax.numpy)(keys)
+    for found in (made(jnp)(keys), ft.jit(made(jnp))(keys), jax.jit(made(jnp))(keys)):
+        for x, y in zip(found, want, strict=True):
+            assert x.dtype == keys.dtype
+            np.testing.assert_array_equal(jax.random.key_data(x), jax.random.key_data(y))
 
 
 def test_casts_of_complex_numbers_to_real_ones_warn():

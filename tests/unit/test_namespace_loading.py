@@ -94,7 +94,8 @@ def test_every_module_is_shown_or_known_not_to_be():
 
 
 def test_names_are_listed_and_others_refused():
-    assert {"grad", "numpy", "scipy", "Array", "P"} <= set(dir(ft))
+    assert {"grad", "numpy", "scipy", "Array", "P", "export", "__version__"} <= set(dir(ft))
+    assert not {"jax_names", "tracer", "api"} & set(dir(ft))
     assert all(getattr(ft, name) is not None for name in ft.__all__)
     with pytest.raises(AttributeError, match="'functrans' has no attribute 'gard'"):
         ft.gard  # noqa: B018
