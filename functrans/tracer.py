@@ -429,7 +429,8 @@ _ask_index = _needs_value(
 _ask_array = _needs_value(
     errors.AbstractArrayError,
     "a NumPy function or numpy.asarray()",
-    "Use the function of the same name in functrans.numpy, or call it outside the transformed function.",
+    "Use the function of the same name in functrans.numpy, index jnp.asarray(table) rather than a NumPy "
+    "array, or call it outside the transformed function.",
 )
 
 for _name, _ask, _convert in (

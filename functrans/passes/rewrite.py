@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import wraps
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -24,7 +23,6 @@ from functrans.ir.check import check_program
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed, renamed_all
 from functrans.ir.program import replaced_programs as replaced_programs
 from functrans.ir.program import with_programs as with_programs
-from functrans.ir.source import Source
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType

@@ -70,6 +70,12 @@ def a_numpy_function_of_a_traced_array(m, jnp):
     m.jit(lambda x: np.exp(x))(X)  # <-
 
 
+@misuse(errors.AbstractArrayError, "i32[]", "depends on i", "jnp.asarray(table)")
+def a_numpy_table_indexed_by_a_traced_value(m, jnp):
+    table = np.arange(3.0)
+    m.jit(lambda i: table[i])(1)  # <-
+
+
 # --- data that decide about shapes ----------------------------------------------------------------
 
 
