@@ -327,17 +327,14 @@ def results_by_age(program: Program) -> tuple[Program, list[int]]:
 
 def with_programs(program: Program, new: dict[Program, Program]) -> Program:
     """Return the program with nested programs replaced; the same object if none is."""
-    inner = program.children
-    if all([new.get(p, p) is p for p in inner]):
+    if all([new.get(p, p) is p for p in program.children]):
         return program
     equations = program.equations.copy()
     for i, e in enumerate(equations):
         if e.primitive.holds_programs:
             params = replaced_programs(e.params, new)
             equations[i] = Equation(e.primitive, e.inputs, e.outputs, params, e.source, e.origin)
-    made = program.replace(equations=equations)
-    made.children = list(dict.fromkeys([new.get(p, p) for p in inner]))
-    return made
+    return program.replace(equations=equations)
 
 
 def replaced_programs(params: dict[str, Any], new: dict[Program, Program]) -> dict[str, Any]:
