@@ -77,13 +77,6 @@ class Shared:
             self._entries[name] = _Entry(self, name)
         return self._entries[name]
 
-    def wanted(self, program: Program, name: str) -> str:
-        """Return the option set for a program traced with the set `name`; if it differs, the caller
-        aborts the trace."""
-        if not self.chooses or self.switches >= _SWITCHES or compiler_options.local.fixed:
-            return name
-        return compiler_options.choice(program)
-
     def key(self, static: Any, in_tree: Any, types: tuple[ArrayType, ...]) -> Any:
         return exactly(static), in_tree, types, state.axes, settings()
 
@@ -161,7 +154,8 @@ class _Entry:
             if is_checked_map() and axes_in_loops(staged.program):
                 return fun(*args, **kwargs)  # over which axes its results vary, only JAX's rules know
             prepared = xla.prepared(staged.program, shared.preparation)
-            wanted = shared.wanted(prepared, self.options)
+            free = shared.chooses and shared.switches < _SWITCHES and not local.fixed
+            wanted = compiler_options.choice(prepared) if free else self.options
             if wanted != self.options and not staged.references:  # refs belong to this JAX trace
                 raise compiler_options.Other(wanted, staged)
         operands = [*staged.captured, *arrays]
