@@ -77,32 +77,8 @@ class Shared:
             self._entries[name] = _Entry(self, name)
         return self._entries[name]
 
-    def wanted(self, program: Program, name: str) -> str:
-        """Return the option set for a program traced with the set `name`; if it differs, the caller
-        aborts the trace."""
-        if not self.chooses or self.switches >= _SWITCHES or compiler_options.local.fixed:
-            return name
-        return compiler_options.choice(program)
-
-    def key_of(self, static: Any, dynamic: Any) -> Any:
-        """Return the key of a call that `jax.jit` traces; None if its program is not shared."""
-        leaves, in_tree = tree.flatten(dynamic)
-        if self.inline or not all(map(_is_array, leaves)):
-            return None
-        return self._key(static, in_tree, tuple([typeof(x) for x in leaves]))
-
-    def _key(self, static: Any, in_tree: Any, types: tuple[ArrayType, ...]) -> Any:
+    def key(self, static: Any, in_tree: Any, types: tuple[ArrayType, ...]) -> Any:
         return exactly(static), in_tree, types, state.axes, settings()
-
-    def kept(self, key: Any) -> tuple[Any, ...] | None:
-        """Return a program, its captured values, if these are arrays, and the treedef of its result."""
-        found = None if key is None else self.cache.get(key)
-        return found if found is not None and _are_concrete(found[1]) else None
-
-    def keep(self, key: Any, program: Program, captured: Any, out_tree: Any) -> None:
-        """Keep what `jax.jit` traced for calls in other functions."""
-        if key is not None and _are_concrete(captured) and not speaks_of_others_axes(program):
-            self.cache.replace(key, (program, captured, out_tree))
 
     def nested(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function while another one is traced: one equation that holds the program, which is
@@ -119,7 +95,7 @@ class Shared:
             if any([isinstance(x, jax.Ref) for x in leaves]):
                 return fun(*args, **kwargs)
             raise
-        key = self._key(static, in_tree, types)
+        key = self.key(static, in_tree, types)
         found = self.cache.get(key)
         if found is None or not _still_active(found[1]):
             retracing.record(self.serial, self.statics, args, kwargs, True)
@@ -178,7 +154,8 @@ class _Entry:
             if is_checked_map() and axes_in_loops(staged.program):
                 return fun(*args, **kwargs)  # over which axes its results vary, only JAX's rules know
             prepared = xla.prepared(staged.program, shared.preparation)
-            wanted = shared.wanted(prepared, self.options)
+            free = shared.chooses and shared.switches < _SWITCHES and not local.fixed
+            wanted = compiler_options.choice(prepared) if free else self.options
             if wanted != self.options and not staged.references:  # refs belong to this JAX trace
                 raise compiler_options.Other(wanted, staged)
         operands = [*staged.captured, *arrays]
@@ -189,17 +166,21 @@ class _Entry:
         return tree.unflatten(staged.out_tree, outs)
 
     def _staged(self, args: Any, kwargs: Any, leaves: list[Any], in_tree: Any, arrays: list[Any]) -> _Staged:
-        """Trace the function, unless that was done where another function calls it."""
+        """Trace the function, unless that was done where another function calls it; or keep it for those."""
         shared = self.shared
         static, dynamic = shared.statics.split(args, kwargs)
-        key = shared.key_of(static, dynamic) if not typed_by_jax(arrays) else None
-        found: Any = shared.kept(key)
+        given, structure = tree.flatten(dynamic)
+        shares = not shared.inline and all(map(_is_array, given)) and not typed_by_jax(arrays)
+        key = shared.key(static, structure, tuple([typeof(x) for x in given])) if shares else None
+        found: Any = shared.cache.get(key) if shares else None
         references: list[Any] = []
-        if found is None:
+        if found is None or not _are_concrete(found[1]):
             retracing.record(shared.serial, shared.statics, args, kwargs, False)
             *found, references = _traced(shared.statics.fun, leaves, in_tree, arrays)
-            if not references:
-                shared.keep(key, *found)
+            program, captured, out_tree = found
+            alone = references or not _are_concrete(captured) or speaks_of_others_axes(program)
+            if shares and not alone:
+                shared.cache.replace(key, tuple(found))
         program, captured, out_tree = found
         program, kept = redundancy.without_unused_inputs(program)
         captured = tuple([x[...] if isinstance(x, jax.Ref) else x for x in captured])

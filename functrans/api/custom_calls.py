@@ -227,19 +227,14 @@ class VjpCall(Call):
         out_types = tuple([typeof(x) for x in outs])
 
         def backward(values: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-            return self._backward(res_tree, out_types, kept(values), cts)
+            given = [self.zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
+            moving = unflatten(res_tree, kept(values)), unflatten(self.out_tree, given)
+            found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
+            pairs = zip(self._cotangent_leaves(found), self.types, strict=True)
+            return [self._checked(c, t, i) for i, (c, t) in enumerate(pairs)]
 
         types = tuple([typeof(x) for x in primals])
         return outs, arrays, Pullback(backward, self.name, types, out_types)
-
-    def _backward(
-        self, res_tree: Any, out_types: Sequence[ArrayType], residuals: Any, cts: Sequence[Any]
-    ) -> list[Any]:
-        given = [self.zero(t) if c is None else c for c, t in zip(cts, out_types, strict=True)]
-        moving = unflatten(res_tree, residuals), unflatten(self.out_tree, given)
-        found = self.asked(self.bwd, "(*nondiff, residuals, ct)", *self.statics(), *moving)
-        pairs = zip(self._cotangent_leaves(found), self.types, strict=True)
-        return [self._checked(c, t, i) for i, (c, t) in enumerate(pairs)]
 
     def _cotangent_leaves(self, found: Any) -> list[Any]:
         """Return one cotangent per leaf of the arguments. None means zero for a whole subtree."""

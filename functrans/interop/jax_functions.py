@@ -142,8 +142,8 @@ class JaxFunction:
         return tree.unflatten(found.out_tree, _called(found, [leaves[i] for i in found.operands]))
 
     def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """Return the cache entry of the signature, which is JAX's error if it needs concrete values, and the
-        leaves of the dynamic arguments."""
+        """Return the cache entry of the signature, and the leaves of the dynamic arguments. If JAX needs
+        concrete values, numbers are static; if that does not help, the entry is JAX's error."""
         static, dynamic = self.statics.split(args, kwargs)
         if static:
             self.statics.check(static)
@@ -153,32 +153,18 @@ class JaxFunction:
         if static:
             key = (*key, exactly(static))
         found = self.cache.get(key)
-        if found.__class__ is not _Entry:
-            found = self._entry(key, found, static, in_tree, leaves, kinds)
+        if found.__class__ is _Entry:
+            return found, leaves
+        for fixed in ((), OF_PYTHON):  # nothing, then numbers
+            known = (*key, *[exactly(x) for x in leaves if isinstance(x, fixed)])
+            found = self.cache.get(known)
+            if found is None:
+                pairs = zip(kinds, leaves, strict=True)
+                arrays = [k.__class__ is ArrayType and not isinstance(x, fixed) for k, x in pairs]
+                found = self._keep(known, self._traced(static, in_tree, leaves, arrays))
+            if found.__class__ is _Entry:
+                break
         return found, leaves
-
-    def _entry(
-        self,
-        key: tuple[Any, ...],
-        found: Any,
-        static: tuple[Any, ...],
-        in_tree: Any,
-        leaves: list[Any],
-        kinds: tuple[Any, ...],
-    ) -> _Entry | Exception:
-        """Return the entry of a new signature, or of one whose numbers must be static."""
-        arrays = [k.__class__ is ArrayType for k in kinds]
-        if found is None:
-            found = self._keep(key, self._traced(static, in_tree, leaves, arrays))
-        numbers = [a and isinstance(x, OF_PYTHON) for a, x in zip(arrays, leaves, strict=True)]
-        if found.__class__ is _Entry or not any(numbers):
-            return found
-        known = tuple([exactly(x) for x, n in zip(leaves, numbers, strict=True) if n])
-        inner = self.cache.get((key, known))
-        if inner is None:
-            dynamic = [a and not n for a, n in zip(arrays, numbers, strict=True)]
-            inner = self._keep((key, known), self._traced(static, in_tree, leaves, dynamic))
-        return inner
 
     def _keep(self, key: Any, value: Any) -> Any:
         if any(isinstance(x, Tracer) for x in getattr(value, "consts", ())):

@@ -238,9 +238,7 @@ def body_of(eqn: Any) -> Body:
         found = _BODIES.get(key)
     except TypeError:  # a parameter that is not hashable
         return Body(eqn)
-    if found is None:
-        found = _BODIES.keep(key, Body(eqn))
-    return found
+    return found or _BODIES.keep(key, Body(eqn))
 
 
 def signature(eqn: Any) -> tuple[Any, ...]:
