@@ -379,23 +379,11 @@ class Primitive:
         shown = ", ".join(map(str, types))
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
-    def wrong_dtype(self, types: Sequence[ArrayType], wrong: ArrayType, takes: Sequence[str]) -> Exception:
-        """Return the error for an operand whose dtype is of none of the classes `takes`.
-
-        Example:
-          >>> import numpy as np
-          >>> from functrans.ir import PRIMITIVES, ArrayType
-          >>> vector = ArrayType((3,), np.dtype("float32"))
-          >>> print(PRIMITIVES["not"].wrong_dtype([vector], vector, ["bool", "integer"]))
-          not(f32[3]): takes operands of dtype bool, integer, not float32, at...
-        """
-        problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
-        return self.mismatch(types, problem, "Cast with x.astype(...) first.")
-
     def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
         for t in types:
             if dtype_class(t.dtype) not in (takes or self.takes):
-                raise self.wrong_dtype(types, t, takes or self.takes)
+                problem = f"takes operands of dtype {', '.join(takes or self.takes)}, not {t.dtype}"
+                raise self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
     def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         dtypes = dict.fromkeys([t.dtype for t in types])
@@ -451,13 +439,19 @@ def past_batch_axis(primitive: Primitive, d: int, params: Params, size: int = 0)
     return moved
 
 
-# --- named axes that programs speak of ------------------------------------------------------------
+# --- what is inside of programs -------------------------------------------------------------------
 
 
 @memoized
 def axes_inside(program: Program) -> set[Any]:
     """Return the mapped axes used by name in a program."""
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
+
+
+@memoized
+def effects_inside(program: Program) -> bool:
+    """Return whether an equation of a program must run even if its results are unused."""
+    return any(e.primitive.has_effects(e.params) for e in program.equations)
 
 
 # --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------
@@ -496,3 +490,6 @@ class HigherOrderPrimitive(Primitive):
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
         return set().union(*map(axes_inside, programs_among(params)))
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return any(map(effects_inside, programs_among(params)))
