@@ -83,7 +83,8 @@ class Primitive:
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
-    takes: tuple[str, ...] = ()  # the classes of dtypes of its operands, for `check_dtype`
+    # the classes of dtypes of its operands; () for all. Of several operands its `abstract_eval` checks them
+    takes: tuple[str, ...] = ()
     # floating point operations per element of its (first) result, or of its operand if it drops axes
     flops: float = 0
     mergeable = True  # equal equations may become one, and an invariant one may leave a loop
@@ -351,6 +352,8 @@ class Primitive:
         return self.linear_in if self.linear_from is None else range(self.linear_from, n_args)
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
+        if self.takes and len(types) == 1:
+            self.check_dtype(types)
         for name in self.axis_params or ():
             axes, ndim = params.get(name, ()), types[0].ndim if types else 0
             each = axes if axes.__class__ is tuple else (axes,)
@@ -379,10 +382,10 @@ class Primitive:
         shown = ", ".join(map(str, types))
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
-    def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
+    def check_dtype(self, types: Sequence[ArrayType]) -> None:
         for t in types:
-            if dtype_class(t.dtype) not in (takes or self.takes):
-                problem = f"takes operands of dtype {', '.join(takes or self.takes)}, not {t.dtype}"
+            if dtype_class(t.dtype) not in self.takes:
+                problem = f"takes operands of dtype {', '.join(self.takes)}, not {t.dtype}"
                 raise self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
     def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
