@@ -83,7 +83,8 @@ class Primitive:
     holds_functions = False  # `program` is a Python function until a trace records the equation
     in_kernel = False  # it may be part of a loop that is one kernel (passes/kernels.py)
     counted = True  # its cost is known
-    takes: tuple[str, ...] = ()  # the classes of dtypes of its operands, for `check_dtype`
+    # the classes of dtypes of its operands; () for all. Of several operands its `abstract_eval` checks them
+    takes: tuple[str, ...] = ()
     # floating point operations per element of its (first) result, or of its operand if it drops axes
     flops: float = 0
     mergeable = True  # equal equations may become one, and an invariant one may leave a loop
@@ -351,6 +352,8 @@ class Primitive:
         return self.linear_in if self.linear_from is None else range(self.linear_from, n_args)
 
     def result_types(self, types: Sequence[ArrayType], params: dict[str, Any]) -> tuple[Any, ...]:
+        if self.takes and len(types) == 1:
+            self.check_dtype(types)
         for name in self.axis_params or ():
             axes, ndim = params.get(name, ()), types[0].ndim if types else 0
             each = axes if axes.__class__ is tuple else (axes,)
@@ -379,23 +382,11 @@ class Primitive:
         shown = ", ".join(map(str, types))
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
-    def wrong_dtype(self, types: Sequence[ArrayType], wrong: ArrayType, takes: Sequence[str]) -> Exception:
-        """Return the error for an operand whose dtype is of none of the classes `takes`.
-
-        Example:
-          >>> import numpy as np
-          >>> from functrans.ir import PRIMITIVES, ArrayType
-          >>> vector = ArrayType((3,), np.dtype("float32"))
-          >>> print(PRIMITIVES["not"].wrong_dtype([vector], vector, ["bool", "integer"]))
-          not(f32[3]): takes operands of dtype bool, integer, not float32, at...
-        """
-        problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
-        return self.mismatch(types, problem, "Cast with x.astype(...) first.")
-
-    def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
+    def check_dtype(self, types: Sequence[ArrayType]) -> None:
         for t in types:
-            if dtype_class(t.dtype) not in (takes or self.takes):
-                raise self.wrong_dtype(types, t, takes or self.takes)
+            if dtype_class(t.dtype) not in self.takes:
+                problem = f"takes operands of dtype {', '.join(self.takes)}, not {t.dtype}"
+                raise self.mismatch(types, problem, "Cast with x.astype(...) first.")
 
     def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         dtypes = dict.fromkeys([t.dtype for t in types])
@@ -451,13 +442,19 @@ def past_batch_axis(primitive: Primitive, d: int, params: Params, size: int = 0)
     return moved
 
 
-# --- named axes that programs speak of ------------------------------------------------------------
+# --- what is inside of programs -------------------------------------------------------------------
 
 
 @memoized
 def axes_inside(program: Program) -> set[Any]:
     """Return the mapped axes used by name in a program."""
     return set().union(*[e.primitive.named_axes(e.params) for e in program.equations])
+
+
+@memoized
+def effects_inside(program: Program) -> bool:
+    """Return whether an equation of a program must run even if its results are unused."""
+    return any(e.primitive.has_effects(e.params) for e in program.equations)
 
 
 # --- higher-order primitives: loops, branches, calls, callbacks to JAX and Python -----------------
@@ -496,3 +493,6 @@ class HigherOrderPrimitive(Primitive):
 
     def named_axes(self, params: dict[str, Any]) -> Container[Any]:
         return set().union(*map(axes_inside, programs_among(params)))
+
+    def has_effects(self, params: dict[str, Any]) -> bool:
+        return any(map(effects_inside, programs_among(params)))

@@ -26,7 +26,7 @@ from functrans.ir.program import (
 )
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
-from functrans.primitives.base import bytes_of
+from functrans.primitives.base import bytes_of, effects_inside
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import Elementwise, add, eq, mul, ne
 from functrans.trace import literal, typeof
@@ -114,7 +114,7 @@ def transposes_zeros(program: Program) -> bool:
 def silent(program: Program) -> Program:
     """Return the program for running it again, without equations that only have effects: those that
     its results need, also in nested programs. A callback whose value is needed stays."""
-    if not any(e.primitive.has_effects(e.params) for e in program.equations):
+    if not effects_inside(program):
         return program
     kept = program.replace(equations=prune(program.equations, program.outputs, effects=False))
     return with_programs(kept, {p: silent(p) for p in kept.children})

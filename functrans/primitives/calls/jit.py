@@ -28,6 +28,7 @@ from functrans.primitives.base import (
     HigherOrderPrimitive,
     LinearInput,
     Params,
+    Primitive,
     Values,
     axes_inside,
     own_cost,
@@ -108,17 +109,10 @@ class Jit(HigherOrderPrimitive):
     def cost(self, in_types: Any, out_types: Any, *, program: Program, **how: Any) -> Cost:
         return memo(program, _cost)
 
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return memo(params["program"], _has_effects)
-
 
 def _cost(program: Program) -> Cost:
     inner = list(map(own_cost, program.equations))
     return Cost(sum(c.flops for c in inner), sum(c.bytes for c in inner))
-
-
-def _has_effects(program: Program) -> bool:
-    return any(e.primitive.has_effects(e.params) for e in program.equations)
 
 
 def axes_in_loops(program: Program) -> set[Any]:
@@ -160,6 +154,7 @@ class Expanded(HigherOrderPrimitive):
     (passes/inlining.py)."""
 
     in_kernel = True
+    has_effects: Callable[..., bool] = Primitive.has_effects
 
     def expansion(self, types: Sequence[ArrayType], params: Params) -> Program:
         """Return the program, for operands of these types."""

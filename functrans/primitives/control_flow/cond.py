@@ -167,9 +167,6 @@ class Cond(HigherOrderPrimitive):
         costs = [jit.cost(in_types[1:], out_types, program=b) for b in branches]
         return max(costs, default=Cost(0, 0))
 
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return any(jit.has_effects({"program": b}) for b in params["branches"])
-
 
 cond: Cond = Cond()
 

@@ -295,9 +295,6 @@ class Scan(HigherOrderPrimitive):
         one = jit.cost(program.in_types, program.out_types, program=program)
         return Cost(length * one.flops, length * one.bytes)
 
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return jit.has_effects(params)
-
     def transposes_zeros(self, params: dict[str, Any]) -> bool:
         """As in JAX, the cotangents of a carry are arrays, also where they are zero."""
         return params["carry"] > 0 and dependence.transposes_zeros(params["program"])

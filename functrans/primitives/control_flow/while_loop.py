@@ -21,7 +21,7 @@ from functrans.ir.program import Equation, Program, Var
 from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives import dependence
-from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, effects_inside
 from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.control_flow.cond import choose, only_where
 from functrans.primitives.control_flow.loop_layout import (
@@ -95,7 +95,7 @@ class While(HigherOrderPrimitive):
         def step(xs: Sequence[Any]) -> list[Any]:
             return [*xs[:m], *ctx.emit(body, xs[n:])]
 
-        if not jit.has_effects({"program": cond}):
+        if not effects_inside(cond):
             return ctx.loop(test, step, operands, [cond, body])[m:]
 
         def step_and_test(xs: Sequence[Any]) -> list[Any]:
@@ -260,9 +260,6 @@ class While(HigherOrderPrimitive):
     def cost(self, in_types: Any, out_types: Any, *, body: Program, **rest: Any) -> Cost:
         """Return the cost of one step: the number of steps is unknown."""
         return jit.cost(body.in_types, body.out_types, program=body)
-
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return any(jit.has_effects({"program": params[name]}) for name in ("cond", "body"))
 
 
 while_loop: While = While("while")

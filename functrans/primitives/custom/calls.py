@@ -70,9 +70,6 @@ class CustomCall(RuleCall):
 
     runs_eagerly = holds_functions = True
 
-    def has_effects(self, params: dict[str, Any]) -> bool:
-        return params["program"].__class__ is Program and super().has_effects(params)
-
     def run_eagerly(self, values: Values, params: Params) -> Any:
         program = params["program"]
         if program.__class__ is Program:

@@ -8,8 +8,8 @@ from typing import Any
 from functrans import errors
 from functrans.ir.program import Program
 from functrans.ir.source import describe
-from functrans.primitives.base import LinearInput, Params, Values, sum_of
-from functrans.primitives.calls.jit import Expanded, jit
+from functrans.primitives.base import LinearInput, Params, Values, effects_inside, sum_of
+from functrans.primitives.calls.jit import Expanded
 from functrans.primitives.custom.tracing import standing
 from functrans.primitives.dependence import or_zeros
 from functrans.primitives.elementwise.families import neg
@@ -44,7 +44,7 @@ class LinearSolve(Expanded):
         return [materialize(y) for y in super().run_eagerly(values, params)]
 
     def has_effects(self, params: dict[str, Any]) -> bool:
-        return jit.has_effects({"program": params["solve"]})
+        return effects_inside(params["solve"])
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
         n = params["consts"]

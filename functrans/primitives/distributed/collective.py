@@ -79,8 +79,6 @@ class Collective(Primitive):
     takes: tuple[str, ...] = ()  # classes of dtypes; () for all
 
     def abstract_eval(self, x: Any, *, axes: Any, sizes: Any, groups: Groups, **params: Any) -> Any:
-        if self.takes:
-            self.check_dtype((x,))
         return self.result(x, count(sizes, groups), **params)
 
     def result(self, x: ArrayType, n: int) -> ArrayType:

@@ -34,7 +34,6 @@ class ConvertElementType(Elementwise):
         return bind(self, (x,), {"dtype": dtype, "weak_type": weak_type})
 
     def abstract_eval(self, x: ArrayType, *, dtype: Any, weak_type: bool) -> ArrayType:
-        self.check_dtype((x,))
         if dtype_class(dtype) not in ANY:
             raise self.mismatch((x,), f"cannot convert {x.dtype} to {dtype}")
         return ArrayType(x.shape, dtype, weak_type)
@@ -154,7 +153,6 @@ class ReducePrecision(Elementwise):
     symmetric = True
 
     def abstract_eval(self, x: ArrayType, *, exponent_bits: int, mantissa_bits: int) -> ArrayType:
-        self.check_dtype((x,))
         if exponent_bits < 1 or mantissa_bits < 0:
             raise errors.InvalidArgument(
                 f"{self.name}: exponent_bits must be positive and mantissa_bits not negative, got "

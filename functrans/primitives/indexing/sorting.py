@@ -14,7 +14,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.primitives.base import Cost, Params, Primitive, Values, bytes_of
 from functrans.primitives.elementwise import conversion
 from functrans.primitives.elementwise.bitwise import or_, shift_left
-from functrans.primitives.elementwise.families import full_like
+from functrans.primitives.elementwise.families import ORDERED, full_like
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.reductions.folds import wide_dtype
 from functrans.primitives.shape.joining import iota
@@ -147,10 +147,9 @@ class TopK(Primitive):
     name: str = "top_k"
     multiple_results: bool = True
     axis_params: tuple[str, ...] = ("axis",)
+    takes: tuple[str, ...] = ORDERED
 
     def abstract_eval(self, x: ArrayType, *, k: int, axis: int) -> Sequence[ArrayType]:
-        if dtype_class(x.dtype) not in ("bool", "int", "uint", "float"):
-            raise self.mismatch((x,), f"cannot order {x.dtype}")
         if not 0 <= k <= x.shape[axis]:
             raise self.mismatch((x,), f"k = {k} must lie in 0..{x.shape[axis]}, the size of the axis")
         shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
