@@ -372,7 +372,7 @@ def _is_short(program: Program, preparation: Preparation) -> bool:
         return False
     if flags.jax_compilation_cache_dir and not _CALLS_ARE_CACHED:
         return False
-    return passes.short_programs.is_short(program)
+    return passes.threads.is_short(program)
 
 
 for _primitive in PRIMITIVES:  # not cacheable: inlined, so each operation keeps its location

@@ -289,12 +289,12 @@ def show_value(value: Any) -> str:
         return dtype_name(np.dtype(value))
     if isinstance(value, ArrayType):
         return repr(value)
-    if isinstance(value, np.bool_):
-        return repr(bool(value))
-    if isinstance(value, (int, np.integer)):
-        return repr(int(value))
-    if isinstance(value, (float, complex, np.inexact)):
-        return show_number(value.item() if isinstance(value, np.inexact) else value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, int):
+        return repr(value if value.__class__ is bool else int(value))
+    if isinstance(value, (float, complex)):
+        return show_number(value)
     if hasattr(value, "itemsize") and is_key_dtype(value):
         return dtype_name(value)
     return show_object(value)

@@ -28,7 +28,7 @@ from functrans.primitives.control_flow.scan import Scan
 from functrans.primitives.control_flow.while_loop import While
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.shape.joining import concatenate, pad
-from functrans.primitives.shape.moving import move_axis, reshape
+from functrans.primitives.shape.moving import reshape
 from functrans.trace import bind, evaluate, stage, typeof
 from functrans.transforms.batch import Batching
 
@@ -108,14 +108,9 @@ def _in(t: ArrayType, shapes: frozenset[Shape]) -> bool:
 def _batched(e: Equation, values: list[Any], shapes: frozenset[Shape]) -> list[Any]:
     """Apply an operation to arrays with a last axis more; the axis is the last of the results."""
     dims = [v.type.ndim if _in(v.type, shapes) else None for v in e.inputs]
-    if all([d is None for d in dims]):
-        outs = bind(e.primitive, values, e.params)
-        return outs if e.primitive.multiple_results else [outs]
-    outs, found = e.primitive.batch(_AXIS, values, dims, **e.params)
-    if not e.primitive.multiple_results:
-        outs, found = [outs], [found]
+    outs, found = _AXIS.apply(e.primitive, values, dims, e.params)
     last = [v.type.ndim for v in e.outputs]
-    return [x if d is None else move_axis(x, d, n) for x, d, n in zip(outs, found, last, strict=True)]
+    return [_AXIS.move(x, d, n) for x, d, n in zip(outs, found, last, strict=True)]
 
 
 def _run(e: Equation, values: list[Any], shapes: frozenset[Shape]) -> list[Any]:

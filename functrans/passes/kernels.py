@@ -38,7 +38,7 @@ from functrans.passes.kernel_axes import with_short_rows_as_loops
 from functrans.passes.kernel_expansions import FORMS, RULES, SUMS, products
 from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, all_equations, everywhere, uses, with_equations
-from functrans.passes.short_programs import LOOPS, counted
+from functrans.passes.threads import LOOPS, counted
 from functrans.passes.vector_code import in_vector_code, is_for_vector_code
 from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.contractions.dot_general import dot_general

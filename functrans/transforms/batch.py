@@ -56,33 +56,29 @@ class Batching:
         """Bind the batched equations in the current trace; return the results and their batch axes."""
         env: dict[Any, Any] = dict(zip(program.inputs, args, strict=True))
         env.update(zip(program.constants, program.values, strict=True))
-        dim_of: dict[Any, int | None] = {
-            v: d for v, d in zip(program.inputs, dims, strict=True) if d is not None
-        }
+        dim_of: dict[Any, int | None] = dict(zip(program.inputs, dims, strict=True))
         with provenance():
             for eqn in program.equations:
                 derive_from(eqn.source, Origin("batch of", eqn))
-                self._run_one(eqn, env, dim_of)
+                args = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
+                outs, found = self.apply(eqn.primitive, args, [*map(dim_of.get, eqn.inputs)], eqn.params)
+                env.update(zip(eqn.outputs, outs, strict=True))
+                dim_of.update(zip(eqn.outputs, found, strict=True))
         outs = [v if v.__class__ is Literal else env[v] for v in program.outputs]
         return outs, [dim_of.get(v) for v in program.outputs]
 
-    def _run_one(self, eqn: Any, env: dict[Any, Any], dim_of: dict[Any, int | None]) -> None:
-        args = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
-        dims = [dim_of.get(v) for v in eqn.inputs]
-        primitive = eqn.primitive
-        if all(d is None for d in dims) and (
-            self.axis_name is None or self.axis_name not in primitive.named_axes(eqn.params)
+    def apply(
+        self, primitive: Any, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any]
+    ) -> tuple[Sequence[Any], Sequence[int | None]]:
+        """Apply one operation; return the results and their batch axes."""
+        if any([d is not None for d in dims]) or (
+            self.axis_name is not None and self.axis_name in primitive.named_axes(params)
         ):
-            outs = bind(primitive, args, eqn.params)
-            env.update(zip(eqn.outputs, outs if primitive.multiple_results else [outs], strict=True))
-            return
-        outs, out_dims = primitive.batch(self, args, dims, **eqn.params)
-        if not primitive.multiple_results:
-            outs, out_dims = [outs], [out_dims]
-        for v, y, d in zip(eqn.outputs, outs, out_dims, strict=True):
-            env[v] = y
-            if d is not None:
-                dim_of[v] = d
+            outs, found = primitive.batch(self, args, dims, **params)
+            return (outs, found) if primitive.multiple_results else ([outs], [found])
+        outs = bind(primitive, args, params)
+        outs = outs if primitive.multiple_results else [outs]
+        return outs, [None] * len(outs)
 
 
 @runtime.answers("batch_program")
