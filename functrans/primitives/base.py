@@ -32,7 +32,7 @@ from functrans import errors
 from functrans.caching import memoized
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, programs_among
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class, same_types
+from functrans.ir.types import OF_FLOAT0, ArrayType, dtype_class, float0, same_types
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
@@ -392,8 +392,10 @@ class Primitive:
           >>> print(PRIMITIVES["not"].wrong_dtype([vector], vector, ["bool", "integer"]))
           not(f32[3]): takes operands of dtype bool, integer, not float32, at...
         """
-        problem = f"takes operands of dtype {', '.join(takes)}, not {wrong.dtype}"
-        return self.mismatch(types, problem, "Cast with x.astype(...) first.")
+        name, fix = wrong.dtype, "Cast with x.astype(...) first."
+        if name == float0:
+            name, fix = "float0", OF_FLOAT0
+        return self.mismatch(types, f"takes operands of dtype {', '.join(takes)}, not {name}", fix)
 
     def check_dtype(self, types: Sequence[ArrayType], takes: Sequence[str] = ()) -> None:
         for t in types:
