@@ -22,6 +22,7 @@ from functrans.flags import flags
 from functrans.ir.source import here
 
 float0 = jax.dtypes.float0
+OF_FLOAT0 = "A float0 is the gradient of an integer. It holds no numbers: leave it out."
 
 
 class ArrayType:

@@ -20,7 +20,7 @@ from functrans.caching import Cache, cached
 from functrans.flags import flags
 from functrans.ir.program import Literal
 from functrans.ir.source import brief_with_type, here, line_of, user_source
-from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_inexact, promote
+from functrans.ir.types import OF_FLOAT0, ArrayType, canonical_dtype, dtype_class, float0, is_inexact, promote
 from functrans.lax.arguments import axis_index as axis_index
 from functrans.lax.arguments import check_fits as check_fits
 from functrans.lax.arguments import dtype_asked
@@ -222,6 +222,9 @@ _PLANS = Cache("plans of promotions", 8192)
 
 
 def _plan(types: tuple[ArrayType, ...], name: str, inexact: bool) -> list[Any]:
+    if any([t.dtype == float0 for t in types]):
+        shown = ", ".join(map(str, types))
+        raise errors.TypeMismatch(f"{name}({shown}): a float0 is no operand, {here()}\n{OF_FLOAT0}")
     try:
         dtype, weak = promote(types)
     except TypeError:  # a key among numbers

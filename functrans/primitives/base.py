@@ -32,7 +32,7 @@ from functrans import errors
 from functrans.caching import memoized
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, programs_among
 from functrans.ir.source import here
-from functrans.ir.types import ArrayType, dtype_class, same_types
+from functrans.ir.types import OF_FLOAT0, ArrayType, dtype_class, float0, same_types
 from functrans.jax_trace import Bridge, current
 from functrans.trace import bind, literal, state, typeof
 
@@ -385,8 +385,10 @@ class Primitive:
     def check_dtype(self, types: Sequence[ArrayType]) -> None:
         for t in types:
             if dtype_class(t.dtype) not in self.takes:
-                problem = f"takes operands of dtype {', '.join(self.takes)}, not {t.dtype}"
-                raise self.mismatch(types, problem, "Cast with x.astype(...) first.")
+                name, fix = t.dtype, "Cast with x.astype(...) first."
+                if name == float0:
+                    name, fix = "float0", OF_FLOAT0
+                raise self.mismatch(types, f"takes operands of dtype {', '.join(self.takes)}, not {name}", fix)
 
     def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         dtypes = dict.fromkeys([t.dtype for t in types])
