@@ -138,7 +138,7 @@ def in_axes_of_a_different_structure(m, jnp):
     m.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": M})  # <-
 
 
-@misuse(errors.BatchSizeMismatch, "args[0]", "size 3", "args[1]", "size 2")
+@misuse(errors.BatchSizeMismatch, "x: axis 0", "size 3", "y: axis 0", "size 2")
 def batches_of_different_sizes(m, jnp):
     m.vmap(lambda x, y: x + y)(X, X[:2])  # <-
 
@@ -153,7 +153,7 @@ def vmap_over_nothing(m, jnp):
     m.vmap(lambda x: x, in_axes=None)(X)  # <-
 
 
-@misuse(errors.InvalidArgument, "axis 1 of in_axes", "args[0]", "f32[3]")
+@misuse(errors.InvalidArgument, "axis 1 of in_axes", "for x of type f32[3]")
 def a_mapped_axis_out_of_range(m, jnp):
     m.vmap(lambda x: x, in_axes=1)(X)  # <-
 
@@ -418,7 +418,7 @@ def dimension_numbers_without_the_batch(m, jnp):
     m.lax.dot_general(M, M, ((1,), (1,)))  # <-
 
 
-@misuse(errors.DonatedTwice, "args[0] and args[1]", "f32[3]", "jnp.array(x)")
+@misuse(errors.DonatedTwice, "x and y", "f32[3]", "jnp.array(x)")
 def a_donated_array_given_twice(m, jnp):
     x = jnp.asarray(X) + 1
     m.jit(lambda x, y: x + y, donate_argnums=0)(x, x)  # <-
