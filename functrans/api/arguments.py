@@ -18,7 +18,7 @@ from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.jax_trace import outside
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, argument_names, function_name
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 from functrans.tracer import not_an_array
 
@@ -177,8 +177,7 @@ class Chosen:
 
     def names(self, given: tuple[Any, ...]) -> list[str]:
         """Return the path names of their leaves."""
-        pairs = zip(self.numbers, given, strict=True)
-        return [name for i, x in pairs for name in tree.path_names(x, f"args[{i}]")]
+        return argument_names(self.fun, zip(self.numbers, given, strict=True))
 
     def check(
         self, given: tuple[Any, ...], types: Sequence[ArrayType], holomorphic: bool, allow_int: bool = False

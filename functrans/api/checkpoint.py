@@ -21,7 +21,7 @@ from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import array_leaves, or_by_jax, staged
 from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
-from functrans.pytrees.functions import FlatFunction, function_name, named_after
+from functrans.pytrees.functions import FlatFunction, argument_names, function_name, named_after
 from functrans.runtime import F
 from functrans.trace import stage, typeof
 from functrans.transforms.jvp import split
@@ -194,7 +194,7 @@ def saved_residuals(
     """
     leaves, in_tree = tree.flatten((args, kwargs))
     types = [typeof(x) for x in leaves]
-    paths = tree.path_names(args, "args") + tree.path_names(kwargs, "kwargs")
+    paths = argument_names(fun, enumerate(args), kwargs)
     program = stage(FlatFunction(fun, in_tree), types, function_name(fun))
     names: dict[Any, str] = {v: f"the argument {p}" for v, p in zip(program.inputs, paths, strict=True)}
     names.update({v: "a constant" for v in program.constants})
@@ -236,7 +236,7 @@ def print_saved_residuals(fun: Callable[..., PyTree], *args: PyTree, **kwargs: P
     Example:
       >>> import functrans as ft, functrans.numpy as jnp
       >>> ft.ad_checkpoint.print_saved_residuals(lambda x: x * x, 3.0)
-      ~f32[] from the argument args[0]
+      ~f32[] from the argument x
     """
     kept = saved_residuals(fun, *args, **kwargs)
     sys.stdout.write("".join([f"{t} from {where}\n" for t, where in kept]))

@@ -29,7 +29,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.dependence import restricted, spread
-from functrans.pytrees.functions import FlatFunction, function_name, named_after
+from functrans.pytrees.functions import FlatFunction, argument_names, function_name, named_after
 from functrans.trace import evaluate, literal, stage, typeof
 from functrans.tracer import type_like
 from functrans.transforms.jvp import run_dual, run_linearize
@@ -371,7 +371,9 @@ def _linearized(
     """Call a function; return its result and aux, the linear map, and the signature of its pullback.
     `chosen`: the arguments that the user chose, checked with the options `how`."""
     leaves, in_tree = tree.flatten((primals, {}))
-    leaves = as_arrays(leaves, lambda: chosen.names(primals) if chosen else tree.path_names(primals, "args"))
+    leaves = as_arrays(
+        leaves, lambda: chosen.names(primals) if chosen else argument_names(fun, enumerate(primals))
+    )
     types = [typeof(x) for x in leaves]
     if chosen is not None:
         chosen.check(primals, types, **how)

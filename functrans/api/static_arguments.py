@@ -22,7 +22,7 @@ from functrans.ir.source import brief, describe, here
 from functrans.ir.types import ArrayType
 from functrans.lax.arguments import check_fits
 from functrans.primitives.distributed.sharding import typed_by_jax
-from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.pytrees.functions import FlatFunction, argument_names, function_name
 from functrans.trace import AnyTracer, Tracer, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_jax_tracer, not_an_array, type_like
 
@@ -237,8 +237,8 @@ def explain_arguments(
         _check_captured(statics.staged(args, kwargs).program, str(error))
     leaves = tree.leaves(dynamic)
     numbers = statics.numbers_of(args)
-    traced = {i: x for i, x in enumerate(args) if i not in numbers}  # paths keep the user's numbers
-    names = [*tree.path_names(traced, "args"), *tree.path_names(dynamic[1], "kwargs")]
+    traced = [(i, x) for i, x in enumerate(args) if i not in numbers]
+    names = argument_names(statics.fun, traced, dynamic[1])
     for x, name in zip(leaves, names, strict=True):
         if isinstance(x, Tracer):
             raise leaked(x) from None

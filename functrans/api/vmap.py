@@ -16,7 +16,7 @@ from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_vmappable, vmappables
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.reductions.folds import reduce_sum
-from functrans.pytrees.functions import FlatFunction, function_name, named_after
+from functrans.pytrees.functions import FlatFunction, argument_names, function_name, named_after
 from functrans.runtime import F
 from functrans.trace import Recording, materialize, naming, state, tracing, typeof
 from functrans.transforms.batch import Batching
@@ -200,7 +200,7 @@ def vmap(
         leaves, in_tree = tree.flatten((args, kwargs))
 
         def names() -> list[str]:
-            return [*tree.path_names(args, "args"), *tree.path_names(kwargs, "kwargs")]
+            return argument_names(fun, enumerate(args), kwargs)
 
         # what is not mapped may be anything
         kept = [d is None and not hasattr(x, "__jax_array__") for x, d in zip(leaves, dims, strict=True)]

@@ -388,7 +388,9 @@ class Primitive:
                 name, fix = t.dtype, "Cast with x.astype(...) first."
                 if name == float0:
                     name, fix = "float0", OF_FLOAT0
-                raise self.mismatch(types, f"takes operands of dtype {', '.join(self.takes)}, not {name}", fix)
+                raise self.mismatch(
+                    types, f"takes operands of dtype {', '.join(self.takes)}, not {name}", fix
+                )
 
     def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         dtypes = dict.fromkeys([t.dtype for t in types])

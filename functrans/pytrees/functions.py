@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -92,20 +92,26 @@ def needs_value(error: Exception, name: str = "", static: str = "static_argnums"
     )
 
 
+def argument_names(
+    fun: Any, numbered: Iterable[tuple[int, Any]], kwargs: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return a name per leaf of the arguments of a call, for messages: `state['w']`, or `args[2]` of
+    one that `fun` does not name. `numbered`: the positional arguments with their positions."""
+    try:
+        parameters = [*inspect.signature(fun).parameters.values()]
+    except (TypeError, ValueError):
+        parameters = []
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    given = [(known[i] if 0 <= i < len(known) else f"args[{i}]", x) for i, x in numbered]
+    given += sorted((kwargs or {}).items())
+    return [name for what, x in given for name in tree.path_names(x, what)]
+
+
 def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:
     """Return the leaves of a call of a FlatFunction, and their names from the function's parameters."""
     flat, leaves = call["self"], call["leaves"]
     args, kwargs = tree.unflatten(flat.in_tree, leaves)
-    try:
-        parameters = list(inspect.signature(flat.named).parameters)
-    except (TypeError, ValueError):
-        parameters = []
-    names: list[str] = []
-    for i, x in enumerate(args):
-        names += tree.path_names(x, parameters[i] if i < len(parameters) else f"args[{i}]")
-    for name, x in kwargs.items():
-        names += tree.path_names(x, name)
-    return leaves, names
+    return leaves, argument_names(flat.named, enumerate(args), kwargs)
 
 
 CALLS[FlatFunction.__call__.__code__] = _named_leaves

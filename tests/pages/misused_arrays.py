@@ -126,7 +126,7 @@ def a_string_given_to_jit(m, jnp):
     m.jit(lambda x, kind: x)(X, "relu")  # <-
 
 
-@misuse(errors.NotAnArray, "'adam'", "args[0]['name']")
+@misuse(errors.NotAnArray, "'adam'", "p['name']")
 def a_string_in_a_pytree_of_parameters(m, jnp):
     m.grad(lambda p: (p["w"] ** 2).sum())({"w": X, "name": "adam"})  # <-
 

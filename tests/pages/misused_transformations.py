@@ -101,7 +101,7 @@ def in_axes_of_a_different_structure(m, jnp):
     m.vmap(lambda p: p["w"], in_axes=({"b": 0},))({"w": M})  # <-
 
 
-@misuse(errors.BatchSizeMismatch, "args[0]", "size 3", "args[1]", "size 2")
+@misuse(errors.BatchSizeMismatch, "x: axis 0", "size 3", "y: axis 0", "size 2")
 def batches_of_different_sizes(m, jnp):
     m.vmap(lambda x, y: x + y)(X, X[:2])  # <-
 
@@ -249,7 +249,7 @@ def keys_without_an_order(m, jnp):
     m.tree.flatten({"w": {0: X, "b": X}})  # <-
 
 
-@misuse(errors.DonatedTwice, "args[0] and args[1]", "f32[3]", "jnp.array(x)")
+@misuse(errors.DonatedTwice, "x and y", "f32[3]", "jnp.array(x)")
 def a_donated_array_given_twice(m, jnp):
     x = jnp.asarray(X) + 1
     m.jit(lambda x, y: x + y, donate_argnums=0)(x, x)  # <-

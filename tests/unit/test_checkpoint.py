@@ -132,7 +132,7 @@ def test_saved_residuals_are_named_by_the_users_line(capsys):
 
     print_saved_residuals(f, {"w": X[0]}, X[1])
     lines = capsys.readouterr().out.splitlines()
-    assert "f32[3] from the argument args[0]['w']" in lines
+    assert "f32[3] from the argument p['w']" in lines
     assert any("from sin at" in line and "test_checkpoint.py" in line for line in lines)
     assert any("from cos at" in line for line in lines)
     assert any("a constant" in line for line in lines)
