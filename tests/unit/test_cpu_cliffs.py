@@ -251,6 +251,10 @@ LOWERED = [  # program, shapes of operands, dtype, an operation of StableHLO, wh
     (einsum("ij,jk->ik", precision="highest"), SQUARES, "float32", "dot_general", False),
     (einsum("ij,jk->ik", preferred_element_type="float64"), SQUARES, "float32", "dot_general", True),
     *[(jnp.matmul, SQUARES, dtype, "dot_general", True) for dtype in ("float16", "int32", "complex64")],
+    *[  # rows of two axes are those of one, unless XLA's library takes the transposed product
+        (einsum("bti,btj->ij"), [(4, 8, 16), (4, 8, 32)], dtype, "reshape", dtype == "float32")
+        for dtype in ("float32", "float16", "bfloat16")
+    ],
 ]
 
 
