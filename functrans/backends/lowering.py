@@ -413,9 +413,9 @@ class Lowering:
         return made.result
 
     def with_rows(self, x: Any, y: Any, n: int) -> tuple[Any, Any, list[ArrayType]] | None:
-        """Collapse the first n axes of two operands, which are contracted, to one axis; return the
-        operands and their types. Otherwise XLA:CPU may transpose one of them for each product."""
-        if self.platform != "cpu" or n < 2:
+        """Collapse the first n axes of two operands, which are summed, to one; return them and their types.
+        Otherwise XLA:CPU may transpose one for each product; of small floats its library asks for that."""
+        if self.platform != "cpu" or n < 2 or self.in_types[0].dtype.itemsize < 4:
             return None
         types = [t.update(shape=(prod(t.shape[:n]), *t.shape[n:])) for t in self.in_types]
         x, y = [self.op("stablehlo.reshape", [v], None, t) for v, t in zip((x, y), types, strict=True)]

@@ -47,6 +47,7 @@ from functrans.trace import literal, typeof
 FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
 LINE = 64  # bytes; XLA's code for a matrix of whole lines and a vector is faster, of other rows slower
+ALONG = 3  # up to so many results are summed one by one: LLVM then vectorizes along the sum
 ADDED = 100  # results of which the terms are added in a loop
 SUMS = 4096  # the sums of more products are always taken so
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
@@ -112,10 +113,10 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
 
 
 def _at_once(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> int:
-    """Return how many of the terms over axis i of x and j of y are added in a step of a loop; 0 if
-    each result is summed by itself, which LLVM does not vectorize."""
+    """Return how many of the terms over axis i of x and j of y are added in a step of a loop, which LLVM
+    vectorizes over the results; 0 if each result is summed by itself."""
     size = x.shape[i]
-    if size < FEW:
+    if size < FEW or results <= ALONG:
         return 0
     if min(x.size, y.size) == size:  # one is a vector
         matrix, axis = (x, i) if y.size == size else (y, j)

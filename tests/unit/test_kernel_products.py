@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.numpy as jnp
 from functrans import lax
 from functrans.ir.text import with_nested
 from functrans.primitives.calls.jit import one_kernel
 from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.scan import scan
 from tests.support.closeness import assert_close
 
 
@@ -21,14 +23,16 @@ def looped(step: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: lax.fori_loop(0, 5, lambda i, x: step(x), x)
 
 
-def sums_in_products(f: Callable[..., Any], x: Any) -> bool:
-    """Whether a product in the kernel of a function sums: it is XLA's."""
+def in_kernel(f: Callable[..., Any], x: Any, primitive: Any) -> list[Any]:
+    """The equations of a primitive in the kernel of a function."""
     (call,) = ft.passes.kernels.kernels(ft.passes.explain(f)(x).after).equations
     assert call.primitive is one_kernel
-    products = [
-        e for p in with_nested(call.params["program"]) for e in p.equations if e.primitive is dot_general
-    ]
-    return any(not {*e.params["lhs"]} <= {*e.params["out"]} for e in products)
+    return [e for p in with_nested(call.params["program"]) for e in p.equations if e.primitive is primitive]
+
+
+def sums_in_products(f: Callable[..., Any], x: Any) -> bool:
+    """Whether a product in the kernel of a function sums: it is XLA's."""
+    return any(not {*e.params["lhs"]} <= {*e.params["out"]} for e in in_kernel(f, x, dot_general))
 
 
 TAKEN = {  # rows, columns, dtype -> whether XLA's own code computes x @ M and M @ x
@@ -55,3 +59,13 @@ def test_vectors_and_matrices_of_whole_lines(case: Any, side: int):
             f, x = looped(lambda x: (M @ x)[:1] * N[0]), M[0]
         assert sums_in_products(f, x) == TAKEN[case][side]
         assert_close(ft.jit(f)(x), ft.jit(f, cpu="plain")(x), 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "loops"), [((), 1000, 0), ((3,), 500, 0), ((4,), 500, 1)], ids=["1", "3", "4"]
+)
+def test_few_long_sums_have_no_loop_over_vectors_of_results(rows: Any, size: int, loops: int):
+    x = np.random.default_rng(0).normal(size=(*rows, size)).astype("float32")
+    f = looped(lambda x: x / (1 + jnp.vecdot(x, x)[..., None]))
+    assert len(in_kernel(f, x, scan)) == 1 + loops
+    assert_close(ft.jit(f)(x), ft.jit(f, cpu="plain")(x), 1e-4)

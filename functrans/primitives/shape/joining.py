@@ -13,6 +13,8 @@ from functrans.primitives.base import PRIMITIVES, LinearInput, Primitive, sum_of
 from functrans.primitives.shape import moving
 from functrans.trace import bind, literal, typeof
 
+FEW = 8  # of up to so many examples the axis is kept first where arrays are stacked
+
 
 class Pad(Primitive):
     """Put `(low, high, interior)` copies of a scalar before, after and between the elements along
@@ -137,8 +139,8 @@ class Concatenate(moving.Moving):
     def batch(self, t: Any, args: Any, dims: Any, *, dimension: int) -> Any:
         to = next(d for d in dims if d is not None)
         args = [t.at(x, d, to) for x, d in zip(args, dims, strict=True)]
-        if dimension == to and all([typeof(x).shape[to + 1] == 1 for x in args]):
-            # a stack: with the examples first, elements would be written one by one
+        if dimension == to and t.size > FEW and all([typeof(x).shape[to + 1] == 1 for x in args]):
+            # a stack: with many examples first, elements would be written one by one
             return self(*[moving.move_axis(x, to, to + 1) for x in args], dimension=to), to + 1
         return self(*args, dimension=dimension + (dimension >= to)), to
 
