@@ -383,14 +383,11 @@ class Primitive:
         return error(f"{self.name}({shown}): {problem}, {here()}" + (f"\n{fix}" if fix else ""))
 
     def check_dtype(self, types: Sequence[ArrayType]) -> None:
-        for t in types:
-            if dtype_class(t.dtype) not in self.takes:
-                name, fix = t.dtype, "Cast with x.astype(...) first."
-                if name == float0:
-                    name, fix = "float0", OF_FLOAT0
-                raise self.mismatch(
-                    types, f"takes operands of dtype {', '.join(self.takes)}, not {name}", fix
-                )
+        for d in [t.dtype for t in types]:
+            if dtype_class(d) not in self.takes:
+                name, fix = ("float0", OF_FLOAT0) if d == float0 else (d, "Cast with x.astype(...) first.")
+                problem = f"takes operands of dtype {', '.join(self.takes)}, not {name}"
+                raise self.mismatch(types, problem, fix)
 
     def check_one_dtype(self, types: Sequence[ArrayType], what: str = "operands") -> None:
         dtypes = dict.fromkeys([t.dtype for t in types])
