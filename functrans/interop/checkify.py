@@ -17,6 +17,7 @@ with something to check is traced to a jaxpr, and JAX applies its rules to that:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -32,7 +33,6 @@ from functrans.interop.sharded_programs import divided, run_parts
 from functrans.ir.program import Equation, Program, Var, program_of, prune
 from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
-from functrans.passes.rewrite import derived
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import Jit, jit
 from functrans.primitives.elementwise.families import div
@@ -143,7 +143,7 @@ def _without_checks(e: Equation) -> Equation:
         for x in program.equations
         if x.primitive is not jax_call or x.params["body"].equation.primitive is not checkify.check_p
     ]
-    return derived(e, params={**e.params, "program": program.replace(equations=prune(left, program.outputs))})
+    return replace(e, params={**e.params, "program": program.replace(equations=prune(left, program.outputs))})
 
 
 for _primitive in xla.PRIMITIVES:
