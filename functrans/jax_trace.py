@@ -171,6 +171,11 @@ def named_axis(name: Any, size: int) -> AbstractContextManager[Any]:
     return extend_axis_env_nd([(name, size)])
 
 
+def axes_in_scope() -> dict[Any, int]:
+    """Return the axes that JAX's transformations around us have named, with their sizes."""
+    return dict(trace_ctx.axis_env.axis_sizes)
+
+
 def is_checked_map() -> bool:
     """Return whether this runs in a `jax.shard_map` that checks over which axes values vary."""
     return bool(_check_vma.value)

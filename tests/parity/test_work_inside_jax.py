@@ -198,6 +198,17 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[World], Any]]] = {
         "'i'",
         lambda w: jax.vmap(w.jit(lambda x: w.lax.psum(x, "i")))(X),
     ),
+    "an axis that JAX gave another name": (
+        errors.UnboundAxis,
+        "in scope: 'devices' of size 1",
+        lambda w: jax.shard_map(
+            w.jit(lambda x: w.lax.psum(x, "i")),
+            mesh=jax.sharding.Mesh(jax.devices()[:1], ("devices",)),
+            in_specs=jax.P(),
+            out_specs=jax.P(),
+            check_vma=False,
+        )(X),
+    ),
     "shapes that do not fit": (
         errors.TypeMismatch,
         "dot",

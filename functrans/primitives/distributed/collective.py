@@ -30,6 +30,7 @@ import jax
 from functrans import errors
 from functrans.ir.source import here
 from functrans.ir.types import ArrayType
+from functrans.jax_trace import axes_in_scope
 from functrans.primitives.base import PRIMITIVES, Primitive, past_batch_axis
 from functrans.primitives.elementwise import families as ew
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice
@@ -63,7 +64,8 @@ def size_of_axis(operation: str, name: Any) -> int:
 def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
     """The error for a collective over a name that no transformation around it has given."""
     shown = ", ".join([repr(a) for a in axes])
-    inside = ", ".join([f"{name!r} of size {n}" for name, n in state.axes]) or "none"
+    known = {**axes_in_scope(), **dict(state.axes)}
+    inside = ", ".join([f"{name!r} of size {n}" for name, n in known.items()]) or "none"
     return errors.UnboundAxis(
         f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
         f"{inside}), {here()}\n"
