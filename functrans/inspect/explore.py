@@ -137,7 +137,7 @@ def _below(fun: Any) -> tuple[list[str], Any]:
     another wrapper (vmap) changes the arguments."""
     outer: list[Any] = []
     while hasattr(fun, "__wrapped__"):
-        outer.append(fun)
+        outer.append(inspect.unwrap(fun.made) if hasattr(fun, "made") else fun)
         fun = fun.__wrapped__
     codes = [f.__code__ for f in reversed(outer) if hasattr(f, "__code__")]
     files = [os.path.basename(c.co_filename) for c in codes if not is_users(c)]

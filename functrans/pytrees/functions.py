@@ -152,8 +152,9 @@ def named_after(fun: Any) -> Callable[[F], F]:
     signature, and its errors show none of our frames."""
 
     def decorate(made: F) -> F:
-        call = guarded(made)
+        call: Any = guarded(made)
         update_wrapper(call, fun)
+        call.made = made  # for tools
         return call
 
     return decorate

@@ -40,8 +40,21 @@ def dilated(n: int, dilation: int) -> int:
     return 0 if n == 0 else 1 + dilation * (n - 1)
 
 
-# the number of windows along each axis of an array of a shape
-window_counts: Callable[..., tuple[int, ...]] = jax.lax.reduce_window_shape_tuple
+def window_counts(
+    shape: Sequence[int],
+    window_dimensions: Sequence[int],
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    base_dilation: Sequence[int],
+    window_dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """Return the number of windows along each axis of an array."""
+    counts = []
+    rows = zip(shape, window_dimensions, window_strides, padding, base_dilation, window_dilation, strict=True)
+    for n, size, stride, (low, high), spread, apart in rows:
+        left = dilated(n, spread) + low + high - dilated(size, apart)
+        counts.append(0 if left < 0 else left // stride + 1)
+    return tuple(counts)
 
 
 def check_window(primitive: Primitive, types: Sequence[ArrayType], x: ArrayType, w: Window) -> Any:
