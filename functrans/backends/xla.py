@@ -176,7 +176,8 @@ def bind(program: Program, operands: Sequence[Any], preparation: Preparation = A
 @memoized
 def mesh_of(program: Program) -> Any:
     """Return the device mesh of a parameter of an equation, a sharding or JAX's equation, or None."""
-    held = [x for p in with_nested(program) for e in p.equations for x in e.params.values()]
+    equations = [e for p in with_nested(program) for e in p.equations]
+    held: list[Any] = [e.params.get(name) for e in equations for name in ("sharding", "body")]
     return next((x.mesh for x in held if getattr(x, "mesh", None) is not None), None)
 
 

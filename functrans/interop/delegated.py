@@ -203,8 +203,8 @@ def _changed(
 
 
 class _Known(tuple[Any, ...]):
-    """A Python value with its class: a pytree without leaves, so part of the treedef, which makes the value
-    itself of it where it is unflattened."""
+    """A Python value with its class: a pytree without leaves, so part of the treedef. Unflattened, it is the
+    value itself: a `map` of a tree that holds it loses it."""
 
     __slots__ = ()
 

@@ -155,7 +155,7 @@ class JaxFunction:
         found = self.cache.get(key)
         if found.__class__ is _Entry:
             return found, leaves
-        for fixed in ((), OF_PYTHON):  # nothing, then numbers
+        for fixed in ((), OF_PYTHON):  # no leaf is an instance of (): nothing, then numbers
             known = (*key, *[exactly(x) for x in leaves if isinstance(x, fixed)])
             found = self.cache.get(known)
             if found is None:

@@ -170,7 +170,7 @@ def _cast_to_common(lhs: Any, rhs: Any, x: ArrayType, y: ArrayType, preferred: A
     """Cast different dtypes to the wider of the two, or to the preferred one."""
     try:
         to = preferred or _wider(x.dtype, y.dtype)
-    except TypeError:  # the operation says so
+    except (TypeError, AssertionError):  # the operation says so
         return [lhs, rhs]
     cast = PRIMITIVES["convert_element_type"]
     return [v if t.dtype == to else cast(v, dtype=to, weak_type=t.weak_type) for v, t in ((lhs, x), (rhs, y))]

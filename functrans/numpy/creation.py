@@ -189,8 +189,9 @@ def _stacked(items: Any, dtype: Any) -> Any:
 
 def filled(value: Any, t: ArrayType) -> Any:
     """Return an array filled with one number; random keys are filled with keys of that number, as in JAX."""
-    made = full_of_numbers(value, word_type(t))
-    return random_wrap(made, impl=impl_of(t.dtype)) if is_key_dtype(t.dtype) else made
+    if not is_key_dtype(t.dtype):
+        return full_of_numbers(value, t)
+    return random_wrap(full_of_numbers(value, word_type(t)), impl=impl_of(t.dtype))
 
 
 @placeable

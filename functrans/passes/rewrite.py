@@ -100,7 +100,8 @@ def appended(equations: list[Equation], origin: Origin, primitive: Any, *inputs:
 
 def renaming(equations: Iterable[Equation], known: dict[Var, Any]) -> Iterator[Equation]:
     """Return the equations, each `renamed` by the contents of `known` at that point."""
-    return (renamed(e, known) for e in equations)
+    stays = known.keys().isdisjoint  # asked here: most equations stay
+    return (e if stays(e.inputs) else renamed(e, known) for e in equations)
 
 
 def uses(program: Program) -> Counter[Any]:

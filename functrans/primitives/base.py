@@ -358,8 +358,9 @@ class Primitive:
             axes, ndim = params.get(name, ()), types[0].ndim if types else 0
             each = axes if axes.__class__ is tuple else (axes,)
             if len(set(each)) < len(each) or not all([0 <= a < ndim for a in each]):
-                where = f"{'be distinct and ' * (each is axes)}lie in 0..{ndim - 1}"
-                raise self.mismatch(types, f"{name} {axes} must {where}", error=errors.InvalidArgument)
+                where = f"must {'be distinct and ' * (each is axes)}lie in 0..{ndim - 1}"
+                problem = f"{name} {axes} {where if ndim else 'of a scalar, which has no axes'}"
+                raise self.mismatch(types, problem, error=errors.InvalidArgument)
         out = self.abstract_eval(*types, **params)
         return tuple(out) if self.multiple_results else (out,)
 

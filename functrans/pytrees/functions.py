@@ -16,6 +16,7 @@ from functrans.ir.tracebacks import frames, guarded, raised_at
 from functrans.runtime import F
 from functrans.tracer import CALLS, Tracer, typeof
 
+_UNNAMED = "<unnamed function>"  # as in JAX, what a transformation makes of a callable object
 _NEEDS_VALUE = {  # JAX's error -> ours
     jax.errors.TracerBoolConversionError: errors.AbstractBoolError,
     jax.errors.TracerIntegerConversionError: errors.AbstractIndexError,
@@ -98,13 +99,27 @@ def argument_names(
     """Return a name per leaf of the arguments of a call, for messages: `state['w']`, or `args[2]` of
     one that `fun` does not name. `numbered`: the positional arguments with their positions."""
     try:
-        parameters = [*inspect.signature(fun).parameters.values()]
+        own = inspect.unwrap(fun, stop=_takes_its_own)
+        parameters = [*inspect.signature(own, follow_wrapped=False).parameters.values()]
     except (TypeError, ValueError):
         parameters = []
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    given = [(known[i] if 0 <= i < len(known) else f"args[{i}]", x) for i, x in numbered]
+    rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+
+    def named(i: int) -> str:
+        if 0 <= i < len(known):
+            return known[i]
+        return f"{rest[0]}[{i - len(known)}]" if rest and i >= 0 else f"args[{i}]"
+
+    given = [(named(i), x) for i, x in numbered]
     given += sorted((kwargs or {}).items())
     return [name for what, x in given for name in tree.path_names(x, what)]
+
+
+def _takes_its_own(fun: Any) -> bool:
+    """Return whether a wrapper has parameters of its own, not those of what it wraps: a user's, or one with
+    static arguments."""
+    return hasattr(fun, "__signature__") or (hasattr(fun, "__code__") and is_users(fun.__code__))
 
 
 def _named_leaves(call: dict[str, Any]) -> tuple[Any, list[str]]:
@@ -144,7 +159,7 @@ def update_wrapper(made: Any, fun: Any, **how: Any) -> None:
     """Do what `functools.update_wrapper` does; a `partial` has the name of its function, as in JAX."""
     functools.update_wrapper(made, fun, **how)
     if not hasattr(fun, "__name__"):
-        made.__name__ = made.__qualname__ = getattr(_innermost(fun), "__name__", "<unnamed function>")
+        made.__name__ = made.__qualname__ = getattr(_innermost(fun), "__name__", _UNNAMED)
 
 
 def named_after(fun: Any) -> Callable[[F], F]:
@@ -163,6 +178,8 @@ def named_after(fun: Any) -> Callable[[F], F]:
 def function_name(fun: Any) -> str:
     """Return the name of a function; for a `partial` that of its function, for an object its class's."""
     fun = _innermost(fun)
+    if getattr(fun, "__name__", "") == _UNNAMED:
+        return function_name(fun.__wrapped__)
     name = getattr(fun, "__qualname__", None) or getattr(fun, "__name__", None)
     return name or type(fun).__qualname__
 

@@ -22,7 +22,7 @@ POLICIES = {
     "everything": lambda p: p.everything_saveable,
     "nothing": lambda p: p.nothing_saveable,
     "dots": lambda p: p.dots_saveable,
-    "dots without batch": lambda p: p.checkpoint_dots_with_no_batch_dims,
+    "dots without batch": lambda p: p.dots_with_no_batch_dims_saveable,
     "names": lambda p: p.save_only_these_names("a"),
     "other names": lambda p: p.save_any_names_but_these("a"),
     "offloaded dots": lambda p: p.offload_dot_with_no_batch_dims("device", "pinned_host"),
@@ -100,6 +100,16 @@ def test_static_arguments_keywords_and_decorator():
     assert ft.remat is ft.checkpoint
     assert ft.checkpoint(lambda x, n: x * n[0], static_argnums=1)(1.0, [2]) == 2.0  # as in JAX
     assert ft.grad(ft.checkpoint(lambda x, n: x**n, static_argnames="n"))(3.0, n=2) == 6.0
+
+
+def test_a_policy_may_have_any_attributes():
+    class Nothing:
+        mesh = "of the user"
+
+        def __call__(self, primitive, *types, **params):
+            return False
+
+    assert ft.jit(ft.grad(ft.checkpoint(lambda x: x**3, policy=Nothing())))(2.0) == 12.0
 
 
 @pytest.mark.parametrize("policy", ["none", "everything", "dots"])

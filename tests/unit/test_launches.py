@@ -259,3 +259,8 @@ def test_the_report(monkeypatch: pytest.MonkeyPatch):
     assert "loops on a CPU" not in report
     report = str(ft.passes.explain(ft.jit(scanned(), cpu="plain"))(X, rows(64)))
     assert "in a turn" not in report
+
+
+def test_keys_for_several_platforms():
+    lowered = ft.jit(lambda k: ft.random.permutation(k, 10)).trace(jax.random.key(0))
+    assert "threefry" in lowered.lower(lowering_platforms=("cpu", "cuda")).as_text()

@@ -57,8 +57,8 @@ class Checkpoint(Jit):
         # A tangent that is not read is not passed: its cotangent is None, where 0 * inf would be NaN.
         wanted = [True] * len(linear.outputs)
         read = reading(linear, wanted)
-        taken = compress([*results[n:], *known, *given], read)
-        moved = self(*taken, **{**params, "program": restricted(linear, read, wanted)})
+        program = linear if all(read) else restricted(linear, read, wanted)
+        moved = self(*compress([*results[n:], *known, *given], read), **{**params, "program": program})
         return outs, spread(moved, part.out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:

@@ -154,7 +154,7 @@ class Expanded(HigherOrderPrimitive):
     (passes/inlining.py)."""
 
     in_kernel = True
-    has_effects: Callable[..., bool] = Primitive.has_effects
+    has_effects: Callable[..., bool] = Primitive.has_effects  # not those of a program among the parameters
 
     def expansion(self, types: Sequence[ArrayType], params: Params) -> Program:
         """Return the program, for operands of these types."""

@@ -128,7 +128,8 @@ class Random(Primitive):
         return w.call(written(self, *types, in_numpy=True, **params), xs)
 
     def lower(self, ctx: Any, *operands: Any, **params: Any) -> Any:
-        slow = _CHAINS_ARE_SLOW and self.chained and not ctx.on_this_cpu
+        # JAX's loop cannot be lowered inside a function for several platforms (ctx.platform: None).
+        slow = _CHAINS_ARE_SLOW and self.chained and ctx.platform and not ctx.on_this_cpu
         if is_ours(**params) and not slow:
             return ctx.emit(written(self, *ctx.in_types, **params), operands)[0]
         return ctx.via_jax(self.through_jax(ctx.in_types[0].ndim, **params), *operands)[0]
@@ -368,6 +369,7 @@ def _hashed(data: Any, high: Any, low: Any) -> list[Any]:
     t, last = typeof(low), typeof(data).ndim - 1
     words = [index_axis(data, last, i) for i in (0, 1)]
     keys = [broadcast_in_dim(word, shape=t.shape, dimensions=tuple(range(last))) for word in words]
+    # by name: jit.py needs this module
     return PRIMITIVES["jit"](*keys, high, low, program=_hash_program(t.shape))
 
 

@@ -105,15 +105,13 @@ class Concatenate(moving.Moving):
         self.check_one_dtype(xs)
         first = xs[0]
         for x in xs[1:]:
-            if (
-                moving.without(x.shape, dimension) != moving.without(first.shape, dimension)
-                or x.ndim != first.ndim
-            ):
-                raise self.mismatch(
-                    xs,
-                    f"operands may differ in size along axis {dimension} only: {first}, {x}",
-                    "Pad, slice or transpose them first; x[None] adds an axis.",
-                )
+            problem = ""
+            if x.ndim != first.ndim:
+                problem = f"arrays with different numbers of dimensions: {first}, {x}"
+            elif moving.without(x.shape, dimension) != moving.without(first.shape, dimension):
+                problem = f"operands may differ in size along axis {dimension} only: {first}, {x}"
+            if problem:
+                raise self.mismatch(xs, problem, "Pad, slice or transpose them first; x[None] adds an axis.")
         size = sum([x.shape[dimension] for x in xs])
         shape = (*first.shape[:dimension], size, *first.shape[dimension + 1 :])
         return ArrayType(shape, first.dtype, all([x.weak_type for x in xs]))
