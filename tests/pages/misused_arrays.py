@@ -161,6 +161,11 @@ def a_misspelt_update(m, jnp):
     m.jit(lambda x: x.at[0].subtact(1.0))(X)  # <-
 
 
+@misuse(errors.UnsupportedChoice, "'edges'", "edge")
+def an_unknown_mode_of_padding(m, jnp):
+    jnp.pad(M, 1, mode="edges")  # <-
+
+
 # --- leaked tracers -------------------------------------------------------------------------------
 
 
