@@ -18,13 +18,12 @@ from functrans.api.static_arguments import Staged, StaticArguments
 from functrans.caching import memoized
 from functrans.inspect.observers import is_key
 from functrans.ir.check import check_program
-from functrans.ir.program import Program
+from functrans.ir.program import Program, replaced_programs
 from functrans.ir.source import Source, brief_with_type, here
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.passes.inlining import inline
 from functrans.passes.pipeline import Choice, optimize
-from functrans.passes.rewrite import replaced_programs
 from functrans.tracer import Tracer, depending
 
 R = TypeVar("R")

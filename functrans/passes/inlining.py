@@ -16,16 +16,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, copied, renamed, renamed_all
-from functrans.passes.rewrite import (
-    Replaced,
-    appended,
-    children_first,
-    nested_pass,
-    program_pass,
-    replacing,
+from functrans.ir.program import (
+    Equation,
+    Literal,
+    Origin,
+    Program,
+    Var,
+    copied,
+    renamed,
+    renamed_all,
     with_programs,
 )
+from functrans.passes.rewrite import Replaced, appended, children_first, nested_pass, program_pass, replacing
 from functrans.primitives.base import PRIMITIVES
 from functrans.primitives.calls.checkpoint import name
 from functrans.primitives.calls.jax_call import jax_call

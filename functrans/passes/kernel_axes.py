@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from functrans.caching import memoized
-from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.program import Equation, Literal, Program, replaced_programs
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import all_equations, replaced_programs
+from functrans.passes.rewrite import all_equations
 from functrans.primitives.calls.jit import Jit
 from functrans.primitives.control_flow.cond import Cond
 from functrans.primitives.control_flow.loop_layout import LoopLayout

@@ -22,12 +22,12 @@ from functools import partial
 from typing import Any
 
 from functrans.caching import memoized
-from functrans.ir.program import Equation, Program, program_of
+from functrans.ir.program import Equation, Program, program_of, replaced_programs
 from functrans.ir.types import dtype_class
 from functrans.passes.kernel_expansions import FEW, FORMS, sum_of_terms, summed_axes
 from functrans.passes.kernel_factorizations import FACTORIZATIONS, is_a_loop
 from functrans.passes.kernels import LOOPS, is_kept
-from functrans.passes.rewrite import Replaced, all_equations, everywhere, replaced_programs, replacing
+from functrans.passes.rewrite import Replaced, all_equations, everywhere, replacing
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general

@@ -20,9 +20,17 @@ import ml_dtypes
 
 from functrans.caching import cached
 from functrans.ir.check import check_program
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, prune, renamed, renamed_all
-from functrans.ir.program import replaced_programs as replaced_programs
-from functrans.ir.program import with_programs as with_programs
+from functrans.ir.program import (
+    Equation,
+    Literal,
+    Origin,
+    Program,
+    Var,
+    prune,
+    renamed,
+    renamed_all,
+    with_programs,
+)
 from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType

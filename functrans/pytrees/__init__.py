@@ -35,7 +35,7 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: Callable[[Any], b
     try:
         return _tree.tree_map(f, tree, *rest, is_leaf=is_leaf)
     except (TypeError, ValueError) as error:
-        raise explained(error, is_leaf, tree, *rest)  # noqa: B904
+        raise explained(error, is_leaf, tree, *rest)  # noqa: B904  # it may be the same
 
 
 def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
@@ -45,5 +45,5 @@ def spread(prefix: Any, tree: Any, is_leaf: Callable[[Any], bool] | None = None)
     try:
         parts = outer.flatten_up_to(tree)
     except (TypeError, ValueError) as error:
-        raise explained(error, is_leaf, prefix, tree)  # noqa: B904
+        raise explained(error, is_leaf, prefix, tree)  # noqa: B904  # it may be the same
     return [x for x, part in zip(given, parts, strict=True) for _ in leaves(part)]

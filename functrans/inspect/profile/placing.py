@@ -22,10 +22,10 @@ import jax
 
 from functrans import errors
 from functrans.inspect.cost import equation_costs
-from functrans.ir.program import Equation, Program, Var
+from functrans.ir.program import Equation, Program, Var, with_programs
 from functrans.ir.source import here
 from functrans.ir.text import with_nested
-from functrans.passes.rewrite import children_first, readers_of, with_programs
+from functrans.passes.rewrite import children_first, readers_of
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
