@@ -62,8 +62,8 @@ class Batching:
                 derive_from(eqn.source, Origin("batch of", eqn))
                 args = [v if v.__class__ is Literal else env[v] for v in eqn.inputs]
                 outs, found = self.apply(eqn.primitive, args, [*map(dim_of.get, eqn.inputs)], eqn.params)
-                env.update(zip(eqn.outputs, outs, strict=True))
-                dim_of.update(zip(eqn.outputs, found, strict=True))
+                for v, y, d in zip(eqn.outputs, outs, found, strict=True):
+                    env[v], dim_of[v] = y, d
         outs = [v if v.__class__ is Literal else env[v] for v in program.outputs]
         return outs, [dim_of.get(v) for v in program.outputs]
 

@@ -13,7 +13,7 @@ from functrans.ir.program import Literal
 from functrans.ir.types import ArrayType
 from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Primitive
-from functrans.trace import Tracer, bind, literal, typeof
+from functrans.trace import Tracer, bind, literal, out_types, typeof
 
 Axes = tuple[int, ...]
 
@@ -44,9 +44,9 @@ class Structural(Moving):
 
     def __call__(self, x: Any, **params: Any) -> Any:
         if x.__class__ is Literal:
-            return Literal(x.value, *self.result_types((x.type,), params))
+            return Literal(x.value, *out_types(self, (x.type,), params))
         if x.__class__ is Tracer and x.ref.__class__ is Literal:
-            made = Literal(x.ref.value, *self.result_types((x.type,), params))
+            made = Literal(x.ref.value, *out_types(self, (x.type,), params))
             return Tracer(x.owner, made.type, made)
         return bind(self, (x,), params)
 
