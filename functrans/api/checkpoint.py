@@ -201,13 +201,8 @@ def saved_residuals(
     closed = program.replace(inputs=(*program.constants, *program.inputs), constants=(), values=())
     active = tuple([is_inexact(v.type.dtype) and v in program.inputs for v in closed.inputs])
     part = split(closed, active, ())
-    n = len(closed.outputs)
-    inside = {v: names[x] for v, x in zip(part.forward.inputs, closed.inputs, strict=False)}
-    found = []
-    for kind, i in part.residuals:
-        v = closed.inputs[i] if kind == "in" else part.forward.outputs[i + n * (kind == "extra")]
-        found.append((v.type, names[v] if kind == "in" else _origin(part.forward, v, inside)))
-    return found
+    inside = {v: names[x] for v, x in zip(part.forward.inputs, closed.inputs, strict=True)}
+    return [(v.type, _origin(part.forward, v, inside)) for v in part.residuals]
 
 
 def _origin(program: Program, v: Any, names: dict[Any, str]) -> str:

@@ -72,10 +72,9 @@ def derivative(
         outs, moved = results[:n], results[n:]
     else:
         results = xla.bind(part.forward, primals, preparation)
-        outs, extras = results[:n], results[n:]
-        residuals, out_active = take(part.residuals, primals, outs, extras), part.out_active
+        outs, out_active = results[:n], part.out_active
         moving = [t for t, a in zip(program.out_types, out_active, strict=True) if a]
-        moved = _nonzero(part.linear, moving, [*residuals, *given], preparation)
+        moved = _nonzero(part.linear, moving, take(part.places, primals, results, tangents), preparation)
     return outs, [
         ad.Zero(core.typeof(y).to_tangent_aval()) if dy is None else _laid_out(dy, core.typeof(y))
         for y, dy in zip(outs, spread(moved, out_active), strict=True)

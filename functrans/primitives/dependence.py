@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple
 
 from functrans.caching import exactly, memo_as, memoized
 from functrans.ir.program import (
@@ -78,11 +78,15 @@ def reading(program: Program, wanted: Sequence[bool]) -> list[bool]:
 
 @memoized
 def _needed(program: Program, wanted: Sequence[bool]) -> list[Equation]:
-    """Return the equations that the wanted outputs need or that have an effect. Of an equation with
-    results that are not needed only a part is: so what is read is what `reached` is reached from."""
-    read: set[Any] = set(compress(program.outputs, wanted))
+    return needed_for(program.equations, compress(program.outputs, wanted))
+
+
+def needed_for(equations: Sequence[Equation], outputs: Iterable[Any]) -> list[Equation]:
+    """Return the equations that the outputs need or that have an effect. Of an equation with results
+    that are not needed only a part is: so what is read is what `reached` is reached from."""
+    read: set[Any] = set(outputs)
     kept = []
-    for e in reversed(program.equations):
+    for e in reversed(equations):
         if not e.primitive.has_effects(e.params):
             own = [v in read for v in e.outputs]
             if not any(own):
@@ -241,46 +245,63 @@ _MOST = 8  # a value made of more values than this is stored
 _FEW = 3  # flops per element of a cheap operation: 1 - y^2 takes as many
 
 
-def take(places: Sequence[tuple[str, int]], ins: Any, outs: Any, extras: Any) -> list[Any]:
-    """Return the residuals of a linearized program, whose places are as in `transforms.jvp.Split`."""
-    stores = {"in": ins, "out": outs, "extra": extras}
+Place = tuple[str, int]
+
+
+class Split(NamedTuple):
+    """A linearized program. Its residuals may be inputs and results.
+
+    forward    : inputs -> outs, extra residuals (those that are neither inputs nor results)
+    linear     : residuals, tangents -> tangents of active outs
+    out_active : which outs have a tangent
+    places     : of each operand of `linear`: a residual is ("in", i) or ("out", i) of `forward`; the
+                 tangent of input i, ("tangent", i). A tangent that is not read is not an operand: its
+                 cotangent stays None, where 0 * inf would be NaN.
+    """
+
+    forward: Program
+    linear: Program
+    out_active: tuple[bool, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def residuals(self) -> list[Any]:
+        """The residuals, as values of `forward`."""
+        return take([p for p in self.places if p[0] != "tangent"], self.forward.inputs, self.forward.outputs)
+
+    @property
+    def tangents(self) -> list[int]:
+        """The inputs whose tangents are operands of `linear`."""
+        return [i for kind, i in self.places if kind == "tangent"]
+
+
+def take(places: Iterable[Place], ins: Sequence[Any], outs: Sequence[Any], tangents: Any = ()) -> list[Any]:
+    """Return the operands of the linear part at these places; see `Split`."""
+    stores = {"in": ins, "out": outs, "tangent": tangents}
     return [stores[kind][i] for kind, i in places]
 
 
-def placed(
-    values: Iterable[Any], ins: Iterable[Any], outs: Iterable[Any]
-) -> tuple[list[Any], tuple[tuple[str, int], ...]]:
-    """Return the values that are neither operands nor results, and the place of each: see `take`."""
-    known: dict[Any, tuple[str, int]] = {v: ("in", i) for i, v in enumerate(ins)}
-    for i, v in enumerate(outs):
-        known.setdefault(v, ("out", i))
-    extra: list[Any] = []
-    places = []
-    for v in values:
-        if v not in known:
-            known[v] = ("extra", len(extra))
-            extra.append(v)
-        places.append(known[v])
-    return extra, tuple(places)
+def placed(values: Sequence[Any], ins: Iterable[Any], outs: Sequence[Any]) -> tuple[list[Any], list[Place]]:
+    """Return the values that are neither operands nor results, which become results; and all places."""
+    known = {v: ("out", i) for i, v in enumerate(outs)} | {v: ("in", i) for i, v in enumerate(ins)}
+    extra = [v for v in values if v not in known]
+    known.update({v: ("out", i) for i, v in enumerate(extra, len(outs))})
+    return extra, [known[v] for v in values]
 
 
-def fewer(part: Any) -> Any:
-    """Return a `transforms.jvp.Split` without the residuals that are cheap to recompute."""
+def fewer(part: Split) -> Split:
+    """Return the parts without the residuals that are cheap to recompute."""
     return memo_as(part.forward, (fewer,), lambda: _fewer(part))
 
 
-def _fewer(part: Any) -> Any:
-    forward, n = part.forward, len(part.out_active)
-    ins, outs, extra = forward.inputs, forward.outputs[:n], forward.outputs[n:]
-    needed = take(part.residuals, ins, outs, extra)
+def _fewer(part: Split) -> Split:
+    forward, n, needed = part.forward, len(part.out_active), part.residuals
+    ins, outs = forward.inputs, forward.outputs[:n]
     kept, linear = fewest(forward, needed, part.linear, [*ins, *outs])
     extra, places = placed(kept, ins, outs)
     outs = (*outs, *extra)
-    return part._replace(
-        forward=forward.replace(outputs=outs, equations=prune(forward.equations, outs)),
-        linear=linear,
-        residuals=places,
-    )
+    forward = forward.replace(outputs=outs, equations=prune(forward.equations, outs))
+    return Split(forward, linear, part.out_active, (*places, *part.places[len(needed) :]))
 
 
 def fewest(
@@ -306,7 +327,7 @@ def fewest(
             del kept[v]
             kept.update(parts)
             have.update(parts)
-    if not dropped or len(set(needed)) < len(needed):
+    if not dropped:
         return list(needed), linear
     return _computed_again(forward, needed, linear, kept, free)
 

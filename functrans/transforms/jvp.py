@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.caching import Cache, memo, memoized
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Origin, Program, Var, keep_names
@@ -24,7 +24,7 @@ from functrans.ir.types import ArrayType
 from functrans.primitives.base import Params, Values
 from functrans.primitives.calls.captured import closed, stage_with
 from functrans.primitives.control_flow.loop_layout import Pattern, Terms, filled, nonzero, pattern_of, taken
-from functrans.primitives.dependence import placed
+from functrans.primitives.dependence import Split, needed_for, placed, spread
 from functrans.trace import Trace, bind_in, derive_from, evaluate, one_operation, out_types, state, tracing
 from functrans.tracer import Tracer, concrete_value, typeof
 from functrans.transforms.transpose import Linear
@@ -278,39 +278,29 @@ def pushed_program(
     return keep_names(closed(made), program), out_patterns
 
 
-class Split(NamedTuple):
-    """A linearized program whose residuals may be its inputs and results.
-
-    forward   : inputs -> outs, extra residuals (those that are neither inputs nor results)
-    linear    : residuals, tangents -> tangents of active outs
-    residuals : the place of each residual: ("in", i), ("out", i) or ("extra", i)
-    """
-
-    forward: Program
-    linear: Program
-    out_active: tuple[bool, ...]
-    residuals: tuple[tuple[str, int], ...]
-
-
 @memoized
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) -> Split:
     """Linearize a program; see `Split`. Outs in `needed` get a tangent even if it is zero."""
 
-    def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...]]]:
+    def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...], list[Any]]]:
         outs, found = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
         wanted = needed or [False] * len(outs)
         out_active = tuple([v is not None or w for v, w in zip(found.outputs, wanted, strict=True)])
         part = found.program()  # zero tangents are literals
-        residuals, inputs = part.values, (*part.constants, *part.inputs)
-        ends = compress(part.outputs, out_active)
-        part = part.replace(inputs=inputs, outputs=ends, constants=(), values=(), name=program.name)
-        return [*outs, *residuals], (part, out_active)
+        ends = [*compress(part.outputs, out_active)]
+        equations = needed_for(part.equations, ends)
+        read = set(ends).union(*[e.inputs for e in equations])
+        inputs = [v for v in (*part.constants, *part.inputs) if v in read]
+        residuals = [x for v, x in zip(part.constants, part.values, strict=True) if v in read]
+        linear = Program(inputs, equations, ends, name=program.name)
+        return [*outs, *residuals], (linear, out_active, spread([v in read for v in part.inputs], active))
 
-    made, (linear, out_active) = stage_with(run, program.in_types, program.name)
+    made, (linear, out_active, read) = stage_with(run, program.in_types, program.name)
     forward, n = keep_names(closed(made), program), len(program.outputs)
     outs, residuals = forward.outputs[:n], forward.outputs[n:]
     extra, places = placed(residuals, forward.inputs, outs)
-    return Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, places)
+    tangents = [("tangent", i) for i, r in enumerate(read) if r]
+    return Split(forward.replace(outputs=(*outs, *extra)), linear, out_active, (*places, *tangents))
 
 
 # --- one operation at a time ----------------------------------------------------------------------
@@ -329,14 +319,13 @@ class LinearizedOperation:
     def __init__(self, program: Program, moving: tuple[bool, ...], of: Equation, call: bool):
         self.out_types: tuple[ArrayType, ...] = program.out_types
         self.origin: Origin = Origin("jvp of", of)
-        forward, linear, out_moving, residuals = split(program, moving, ())
+        forward, linear, out_moving, places = split(program, moving, ())
         n = len(self.out_types)
         # None: only the operation itself runs. A call always runs the forward program: in it,
         # functions with custom rules may run these instead.
         self.forward: dict[str, Program] | None = (
             {"program": forward} if call or len(forward.outputs) > n else None
         )
-        tangents = linear.inputs[len(residuals) :]
         equations: list[Equation] = linear.equations
         ends: tuple[Any, ...] = linear.outputs
         if len(equations) > 1:  # wrapped in one call, so that its transpose is one dispatch too
@@ -345,17 +334,18 @@ class LinearizedOperation:
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
         self.equation: Equation | None = equations[0] if equations else None
         operands, results = (equations[0].inputs, equations[0].outputs) if equations else ((), ())
-        meant = dict(zip(linear.inputs, residuals, strict=False))
-        operands = tuple([meant.get(v, v) for v in operands])
+        meant = dict(zip(linear.inputs, places, strict=True))
         self.literals: list[Any] = [v for v in operands if v.__class__ is Literal]
-        # the index of each of its operands in: tangents, operands and results of the operation,
-        # extra residuals, literals
-        kinds = {"in": len(forward.inputs), "out": n, "extra": len(forward.outputs) - n}
-        own = [(kind, i) for kind, size in kinds.items() for i in range(size)]
-        where: dict[Any, int] = {v: i for i, v in enumerate([*tangents, *own, *self.literals])}
-        self.places: Any = [where[v] for v in operands]
+        # the index of each of its operands in: tangents, operands of the operation, results and extra
+        # residuals, literals
+        pool: list[Any] = [("tangent", i) for i, m in enumerate(moving) if m]
+        pool += [("in", i) for i in range(len(forward.inputs))]
+        pool += [("out", i) for i in range(len(forward.outputs))]
+        where: dict[Any, int] = {v: i for i, v in enumerate([*pool, *self.literals])}
+        self.places: Any = [where[meant.get(v, v)] for v in operands]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
-        made.update({v: ~i for i, v in enumerate(tangents)})  # a tangent passed through
+        # a tangent passed through
+        made.update({v: ~where[p] for v, p in meant.items() if p[0] == "tangent"})
         rest = iter(ends)
         self.out_tangents: list[int | None] = [made[next(rest)] if a else None for a in out_moving]
 

@@ -41,14 +41,15 @@ class Linear:
 
     def apart(self) -> tuple[Linear, list[Var], list[Any]]:
         """Return the map with variables in place of its residuals, the variables, and the residuals."""
-        found: dict[int, tuple[Var, Any]] = {}
+        found: dict[Any, tuple[Var, Any]] = {}
 
         def named(x: Any) -> Any:
             if x.__class__ is Var or x.__class__ is Literal:
                 return x
             if x.__class__ is Tracer and x.ref.__class__ is Literal:
                 return x.ref
-            return found.setdefault(id(x), (Var(typeof(x)), x))[0]
+            key = x.ref if x.__class__ is Tracer else id(x)
+            return found.setdefault(key, (Var(typeof(x)), x))[0]
 
         equations = [
             Equation(e.primitive, tuple(map(named, e.inputs)), e.outputs, e.params, e.source, e.origin)

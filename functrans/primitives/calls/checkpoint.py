@@ -14,7 +14,6 @@ description of one in `POLICIES`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress
 from typing import Any
 
 from functrans.caching import memo_as
@@ -22,7 +21,7 @@ from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.jit import Jit
-from functrans.primitives.dependence import reading, restricted, spread, take
+from functrans.primitives.dependence import Split, spread
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 
@@ -52,13 +51,8 @@ class Checkpoint(Jit):
         outs = results[:n]
         if not any(part.out_active):
             return outs, [None] * n
-        known = [primals[i] for i in reread]
-        given = [dx for dx in tangents if dx is not None]
-        # A tangent that is not read is not passed: its cotangent is None, where 0 * inf would be NaN.
-        wanted = [True] * len(linear.outputs)
-        read = reading(linear, wanted)
-        program = linear if all(read) else restricted(linear, read, wanted)
-        moved = self(*compress([*results[n:], *known, *given], read), **{**params, "program": program})
+        operands = [*results[n:], *[primals[i] for i in reread], *[tangents[i] for i in part.tangents]]
+        moved = self(*operands, **{**params, "program": linear})
         return outs, spread(moved, part.out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
@@ -77,11 +71,10 @@ class Checkpoint(Jit):
 checkpoint: Checkpoint = Checkpoint()
 
 
-def _kept(part: Any, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
+def _kept(part: Split, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
     """Return args -> outs, stored values; (stored values, args, tangents) -> tangents; and which
     args the second program reads."""
-    forward, linear = part.forward, part.linear
-    needed = take(part.residuals, forward.inputs, forward.outputs[:n], forward.outputs[n:])
+    forward, linear, needed = part.forward, part.linear, part.residuals
     first, rerun, read = divided(forward, forward.outputs[:n], needed, keep)
     fixed = len(rerun.inputs)
     types = (*rerun.in_types, *linear.in_types[len(needed) :])

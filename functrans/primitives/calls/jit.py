@@ -78,11 +78,9 @@ class Jit(HigherOrderPrimitive):
         active = tuple([dx is not None for dx in tangents])
         forward, linear, out_active, places = fewer(t.split(program, active))
         results = t.bind_primal(self, primals, {"program": forward})
-        n = len(program.outputs)
-        outs = results[:n]
-        residuals = take(places, primals, outs, results[n:])
-        moved = [dx for dx in tangents if dx is not None]
-        return outs, spread(self(*residuals, *moved, program=linear) if linear.outputs else (), out_active)
+        operands = take(places, primals, results, tangents)
+        moving = self(*operands, program=linear) if linear.outputs else ()
+        return results[: len(program.outputs)], spread(moving, out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([x.__class__ is LinearInput for x in args])

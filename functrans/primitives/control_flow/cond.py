@@ -30,11 +30,21 @@ from functrans.primitives.base import (
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
-from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, spread, take
+from functrans.primitives.dependence import (
+    Place,
+    Split,
+    fewer,
+    reached_outputs,
+    reading,
+    restricted,
+    smaller,
+    spread,
+    take,
+)
 from functrans.primitives.elementwise.families import eq
 from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.shape.moving import broadcast_in_dim
-from functrans.trace import concrete_value, evaluate, literal, stage, staging_trace, typeof
+from functrans.trace import concrete_value, literal, stage, staging_trace, typeof
 
 INDEX = ArrayType((), np.dtype(np.int32))
 
@@ -103,12 +113,9 @@ class Cond(HigherOrderPrimitive):
             branches[0], (_joined, branches, active), lambda: _joined(parts, branches)
         )
         results = t.bind_primal(self, primals, {"branches": forward})
-        n = len(branches[0].outputs)
-        outs = results[:n]
-        residuals = take(places, primals[1:], outs, results[n:])
-        moved = [dx for dx in tangents if dx is not None]
-        moving = self(primals[0], *residuals, *moved, branches=linear) if any(needed) else ()
-        return outs, spread(moving, needed)
+        operands = take(places, primals[1:], results, tangents[1:])
+        moving = self(primals[0], *operands, branches=linear) if any(needed) else ()
+        return results[: len(needed)], spread(moving, needed)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         index, operands = args[0], args[1:]
@@ -220,17 +227,18 @@ def only_where(own: Any, x: Any, dim: int | None) -> Any:
 
 
 def _joined(
-    parts: Sequence[Any], branches: Sequence[Program]
-) -> tuple[tuple[Program, ...], tuple[Program, ...], list[Any]]:
-    """Return forward and linear parts of the branches that share one list of residuals. Residuals
-    of the same type in different branches share a slot; a branch without one returns zeros."""
+    parts: Sequence[Split], branches: Sequence[Program]
+) -> tuple[tuple[Program, ...], tuple[Program, ...], list[Place]]:
+    """Return forward and linear parts of the branches, and the places of the operands that all linear
+    parts take. Residuals of the same type in different branches share a slot; a branch without one
+    returns zeros."""
     n = len(branches[0].outputs)
     own = [_slots(part.forward.out_types[n:]) for part in parts]
     slots = list(dict.fromkeys(chain.from_iterable(own)))
-    met = [p for part in parts for p in part.residuals if p[0] != "extra"]
-    places = [*dict.fromkeys(met), *[("extra", i) for i in range(len(slots))]]
-    types = {"in": branches[0].in_types, "out": branches[0].out_types, "extra": [t for t, _ in slots]}
-    in_types = [types[kind][i] for kind, i in places]
+    met = [p for part in parts for p in part.places if p[0] != "out" or p[1] < n]
+    places = [*dict.fromkeys(met), *[("out", n + i) for i in range(len(slots))]]
+    in_types, out_types = branches[0].in_types, [*branches[0].out_types, *[t for t, _ in slots]]
+    types = take(places, in_types, out_types, in_types)
     forward, linear = [], []
     for part, mine in zip(parts, own, strict=True):
         program = part.forward
@@ -239,8 +247,12 @@ def _joined(
         extras = dict(zip((*mine, *missing), (*program.outputs[n:], *zero.outputs), strict=True))
         outputs = (*program.outputs[:n], *[extras[slot] for slot in slots])
         forward.append(program.replace(equations=[*program.equations, *zero.equations], outputs=outputs))
-        at = [("extra", slots.index(mine[i])) if kind == "extra" else (kind, i) for kind, i in part.residuals]
-        linear.append(_retaking(part.linear, [places.index(p) for p in at], in_types))
+        at = [
+            (kind, n + slots.index(mine[i - n]) if kind == "out" and i >= n else i) for kind, i in part.places
+        ]
+        names = dict(zip(at, part.linear.inputs, strict=True))
+        inputs = [names.get(p) or Var(t) for p, t in zip(places, types, strict=True)]
+        linear.append(part.linear.replace(inputs=inputs))
     return tuple(forward), tuple(linear), places
 
 
@@ -252,15 +264,6 @@ def _slots(types: Sequence[ArrayType]) -> list[tuple[ArrayType, int]]:
         made.append((t, seen[t]))
         seen[t] += 1
     return made
-
-
-def _retaking(linear: Program, takes: Sequence[int], types: Sequence[ArrayType]) -> Program:
-    """Return a linear part that takes values of `types` and selects its residuals from them."""
-
-    def run(*args: Any) -> list[Any]:
-        return evaluate(linear, [*[args[i] for i in takes], *args[len(types) :]])
-
-    return stage(run, [*types, *linear.in_types[len(takes) :]], linear.name)
 
 
 def with_common_captures(parts: Sequence[tuple[Program, Sequence[Any]]]) -> tuple[list[Any], list[Program]]:

@@ -170,12 +170,10 @@ class Scan(HigherOrderPrimitive):
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
         if not linear.outputs:
             return outs, []
-        # A tangent that no step reads is not passed: its cotangent stays None, where 0 * inf would be NaN.
-        read = {v for e in linear.equations for v in e.inputs}.union(linear.outputs)
-        names = dependence.spread(linear.inputs[len(kinds) :], active)
-        to_consts, to_carry, to_arrays = layout.operands([*zip(names, given, strict=True)])
-        to_consts, to_arrays = ([p for p in group if p[0] in read] for group in (to_consts, to_arrays))
-        to_carry = [p for p in to_carry if p[0] is not None]
+        names = dict(zip(part.tangents, linear.inputs[len(kinds) :], strict=True))
+        to_consts, to_carry, to_arrays = layout.operands([(names.get(i), dx) for i, dx in enumerate(given)])
+        to_consts, to_arrays = ([p for p in group if p[0]] for group in (to_consts, to_arrays))
+        to_carry = [(v or Var(typeof(dx)), dx) for v, dx in to_carry if dx is not None]
         order = [*fixed, *to_consts, *to_carry, *sliced, *to_arrays]
         found = self(
             *[x for _, x in order],
@@ -327,7 +325,7 @@ def linear_inputs(program: Program, given: Sequence[bool], layout: LoopLayout) -
 
 
 def _by_step(
-    part: Any, layout: LoopLayout, n_out: int
+    part: dependence.Split, layout: LoopLayout, n_out: int
 ) -> tuple[Program, Program, list[tuple[str, int]], Program]:
     """Return the program of the residuals that are computed before the loop, the body that stacks
     the others, the origin of each residual, and the linear program that takes them."""
@@ -344,8 +342,7 @@ def _by_step(
     found = {v: ("out", i) for i, v in enumerate(forward.outputs[layout.carry : n_out], layout.carry)}
     found.update({v: ("array", i) for i, v in enumerate(slices, layout.fixed)})
     found.update({v: ("const", i) for i, v in enumerate(inputs)})
-    needed = dependence.take(part.residuals, forward.inputs, forward.outputs[:n_out], forward.outputs[n_out:])
-    kept, linear = dependence.fewest(forward, needed, part.linear, [*found, *invariant])
+    kept, linear = dependence.fewest(forward, part.residuals, part.linear, [*found, *invariant])
     early = [v for v in kept if v not in found and v in invariant]
     stacked = [v for v in kept if v not in found and v not in invariant]
     found.update({v: ("invariant", i) for i, v in enumerate(early)})

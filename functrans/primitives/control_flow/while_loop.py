@@ -342,14 +342,12 @@ def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
     """Return one step: (consts, carry, tangents of active ones) -> tangents of the carry."""
 
     def make() -> Program:
-        part = t.split(body, active, active[m:])
-        n = len(body.inputs)
+        part, n = t.split(body, active, active[m:]), len(body.inputs)
+        forward = dependence.silent(part.forward)
 
         def run(*values: Any) -> list[Any]:
-            results = evaluate(dependence.silent(part.forward), values[:n])
-            k = len(body.outputs)
-            residuals = dependence.take(part.residuals, values, results[:k], results[k:])
-            return evaluate(part.linear, [*residuals, *values[n:]])
+            results, tangents = evaluate(forward, values[:n]), dependence.spread(values[n:], active)
+            return evaluate(part.linear, dependence.take(part.places, values, results, tangents))
 
         types = [x for x, a in zip(body.in_types, active, strict=True) if a]
         return stage(run, [*body.in_types, *types], body.name)
