@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import compress
+from operator import or_
 from typing import Any
 
 from functrans.caching import Cache, memo, memoized
@@ -280,12 +281,12 @@ def pushed_program(
 
 @memoized
 def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) -> Split:
-    """Linearize a program; see `Split`. Outs in `needed` get a tangent even if it is zero."""
+    """Linearize a program; see `Split`. The first outs get a tangent even if it is zero, where `needed`."""
 
     def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...], list[Any]]]:
         outs, found = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
-        wanted = needed or [False] * len(outs)
-        out_active = tuple([v is not None or w for v, w in zip(found.outputs, wanted, strict=True)])
+        out_active = [v is not None for v in found.outputs]
+        out_active = tuple([*map(or_, out_active, needed), *out_active[len(needed) :]])
         part = found.program()  # zero tangents are literals
         ends = [*compress(part.outputs, out_active)]
         equations = needed_for(part.equations, ends)

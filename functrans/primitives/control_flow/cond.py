@@ -34,6 +34,7 @@ from functrans.primitives.dependence import (
     Place,
     Split,
     fewer,
+    or_zeros,
     reached_outputs,
     reading,
     restricted,
@@ -107,10 +108,10 @@ class Cond(HigherOrderPrimitive):
             return t.along(self, primals, tangents, params)
         branches = params["branches"]
         active = tuple([dx is not None for dx in tangents[1:]])
-        needed = tuple(map(any, zip(*[t.jvp(b, active)[1] for b in branches], strict=True)))
-        parts = [fewer(t.split(b, active, needed)) for b in branches]
+        parts = [fewer(t.split(b, active)) for b in branches]
+        needed = tuple(map(any, zip(*[part.out_active for part in parts], strict=True)))
         forward, linear, places = memo_as(
-            branches[0], (_joined, branches, active), lambda: _joined(parts, branches)
+            branches[0], (_joined, branches, active), lambda: _joined(parts, branches, needed)
         )
         results = t.bind_primal(self, primals, {"branches": forward})
         operands = take(places, primals[1:], results, tangents[1:])
@@ -227,11 +228,11 @@ def only_where(own: Any, x: Any, dim: int | None) -> Any:
 
 
 def _joined(
-    parts: Sequence[Split], branches: Sequence[Program]
+    parts: Sequence[Split], branches: Sequence[Program], needed: Sequence[bool]
 ) -> tuple[tuple[Program, ...], tuple[Program, ...], list[Place]]:
     """Return forward and linear parts of the branches, and the places of the operands that all linear
     parts take. Residuals of the same type in different branches share a slot; a branch without one
-    returns zeros."""
+    returns zeros, as it does for a tangent that is zero only in it."""
     n = len(branches[0].outputs)
     own = [_slots(part.forward.out_types[n:]) for part in parts]
     slots = list(dict.fromkeys(chain.from_iterable(own)))
@@ -252,7 +253,9 @@ def _joined(
         ]
         names = dict(zip(at, part.linear.inputs, strict=True))
         inputs = [names.get(p) or Var(t) for p, t in zip(places, types, strict=True)]
-        linear.append(part.linear.replace(inputs=inputs))
+        moving = compress(spread(part.linear.outputs, part.out_active), needed)
+        ends = or_zeros(moving, compress(program.out_types, needed))
+        linear.append(part.linear.replace(inputs=inputs, outputs=ends))
     return tuple(forward), tuple(linear), places
 
 

@@ -14,13 +14,15 @@ holds programs has one rule `push` for both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from functrans.ir.program import Program
+from functrans.primitives.dependence import Split
 from functrans.trace import literal, typeof
 
 T = TypeVar("T")
+Made = TypeVar("Made")
 
 Terms = tuple[Any, ...]
 Pattern = tuple[bool, ...]  # which terms of a value are not None
@@ -103,15 +105,33 @@ def with_zeros(xs: Sequence[Any], series: Sequence[Terms], patterns: Sequence[Pa
 
 
 def settled(
-    t: Any, program: Program, patterns: Sequence[Pattern], layout: LoopLayout
-) -> tuple[Program, list[Pattern], Sequence[Pattern]]:
-    """Return the body of a loop with the terms, and the patterns of its operands and results. The
-    carry has the same pattern before and after a step."""
+    derive: Callable[..., tuple[Made, Sequence[T]]],
+    program: Program,
+    patterns: Sequence[T],
+    layout: LoopLayout,
+) -> tuple[Made, list[T], Sequence[T]]:
+    """Return what `derive(program, patterns, needed)` makes of the body of a loop, and the patterns of its
+    operands and results. The carry has the same pattern before and after a step."""
     consts, carry, arrays = layout.operands(patterns)
     while True:  # until no more terms of the carry become active
         patterns = [*consts, *carry, *arrays]
-        made, after = t.pushed(program, tuple(patterns), tuple(carry))
+        made, after = derive(program, tuple(patterns), tuple(carry))
         ends = layout.results(after)[0]
         if ends == carry:
             return made, patterns, after
         carry = ends
+
+
+def linearized(
+    t: Any, program: Program, xs: Sequence[Any], tangents: Sequence[Any], layout: LoopLayout
+) -> tuple[Split, list[Any]]:
+    """Return the parts of the linearized body of a loop, and the tangents of its operands xs: zeros where a
+    step makes a carry move."""
+
+    def derive(*how: Any) -> tuple[Split, Sequence[bool]]:
+        part = t.split(*how)
+        return part, part.out_active
+
+    part, active, _ = settled(derive, program, [dx is not None for dx in tangents], layout)
+    rows = zip(xs, tangents, active, strict=True)
+    return part, [literal(0, typeof(x)) if dx is None and a else dx for x, dx, a in rows]

@@ -27,6 +27,7 @@ from functrans.primitives.control_flow.loop_layout import (
     Pushed,
     Terms,
     joined,
+    linearized,
     nonzero,
     pattern_of,
     settled,
@@ -125,17 +126,13 @@ class Scan(HigherOrderPrimitive):
             return found.results(ys, layout), found.results(moving, layout)
         if t.linear is None:
             return t.along(self, primals, tangents, params)
-        series = [(dx,) for dx in tangents]
-        _, patterns, after = settled(t, program, [*map(pattern_of, series)], layout)
-        active = tuple([a for (a,) in patterns])
-        needed = (*layout.operands(active)[1], *[False] * (len(program.outputs) - layout.carry))
-        moved = [dx for (dx,) in with_zeros(primals, series, patterns)]
-        outs, moving = self._linearize(t, primals, moved, active, needed, params)
-        return outs, dependence.spread(moving, [a for (a,) in after])
+        part, moved = linearized(t, program, primals, tangents, layout)
+        outs, moving = self._linearize(t, primals, moved, part, params)
+        return outs, dependence.spread(moving, part.out_active)
 
     def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:
         program, layout = params["program"], LoopLayout.of(params)
-        made, patterns, after = settled(t, program, [pattern_of(c) for c in series], layout)
+        made, patterns, after = settled(t.pushed, program, [pattern_of(c) for c in series], layout)
         n, m = len(program.inputs), len(program.outputs)
         parts, moving = layout.operands, layout.results
         names, ends = taken(patterns, iter(made.inputs[n:])), taken(after, iter(made.outputs[m:]))
@@ -152,18 +149,17 @@ class Scan(HigherOrderPrimitive):
         return [*last[:k], *ys[:y]], [*taken(carried, iter(last[k:])), *taken(written, iter(ys[y:]))]
 
     def _linearize(
-        self, t: Any, primals: Any, given: Any, active: Any, needed: Any, params: dict[str, Any]
+        self, t: Any, primals: Any, given: Any, part: dependence.Split, params: dict[str, Any]
     ) -> tuple[Any, Any]:
-        program, layout = params["program"], LoopLayout.of(params)
-        part = t.split(program, active, needed)
+        layout, n = LoopLayout.of(params), len(part.out_active)
         before, after, kinds, linear = memo_as(
-            program, (_by_step, active, needed, layout), lambda: _by_step(part, layout, len(program.outputs))
+            part.forward, (_by_step, layout), lambda: _by_step(part, layout)
         )
         # Run the loop. Residuals that change from step to step are stacked.
         results = t.bind_primal(self, primals, {**params, "program": after})
         consts = primals[: layout.consts]
         invariant = t.bind_primal(jit, consts, {"program": before}) if before.outputs else []
-        outs, stacked = results[: len(program.outputs)], results[len(program.outputs) :]
+        outs, stacked = results[:n], results[n:]
         stores = {"const": primals, "invariant": invariant, "stacked": stacked, "array": primals, "out": outs}
         held = [(v, kind, stores[kind][i]) for v, (kind, i) in zip(linear.inputs, kinds, strict=False)]
         fixed = [(v, x) for v, kind, x in held if kind in ("const", "invariant")]
@@ -173,7 +169,7 @@ class Scan(HigherOrderPrimitive):
         names = dict(zip(part.tangents, linear.inputs[len(kinds) :], strict=True))
         to_consts, to_carry, to_arrays = layout.operands([(names.get(i), dx) for i, dx in enumerate(given)])
         to_consts, to_arrays = ([p for p in group if p[0]] for group in (to_consts, to_arrays))
-        to_carry = [(v or Var(typeof(dx)), dx) for v, dx in to_carry if dx is not None]
+        to_carry = [(v or typeof(dx), dx) for v, dx in to_carry if dx is not None]
         order = [*fixed, *to_consts, *to_carry, *sliced, *to_arrays]
         found = self(
             *[x for _, x in order],
@@ -325,11 +321,11 @@ def linear_inputs(program: Program, given: Sequence[bool], layout: LoopLayout) -
 
 
 def _by_step(
-    part: dependence.Split, layout: LoopLayout, n_out: int
+    part: dependence.Split, layout: LoopLayout
 ) -> tuple[Program, Program, list[tuple[str, int]], Program]:
     """Return the program of the residuals that are computed before the loop, the body that stacks
     the others, the origin of each residual, and the linear program that takes them."""
-    forward = part.forward
+    forward, n_out = part.forward, len(part.out_active)
     inputs, _, slices = layout.operands(forward.inputs)
     invariant = set(inputs)
     hoisted = []
@@ -354,7 +350,8 @@ def _by_step(
 
 
 def _with_inputs(program: Program, inputs: tuple[Any, ...]) -> Program:
-    return program.replace(inputs=inputs)
+    """Return the program of these variables; a type stands for one that is not read."""
+    return program.replace(inputs=[v if v.__class__ is Var else Var(v) for v in inputs])
 
 
 def _backwards(back: Program, consts: int, arrays: int, states: int, sums: int) -> Program:

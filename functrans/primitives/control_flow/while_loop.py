@@ -29,6 +29,7 @@ from functrans.primitives.control_flow.loop_layout import (
     Pushed,
     Terms,
     joined,
+    linearized,
     nonzero,
     pattern_of,
     settled,
@@ -109,24 +110,23 @@ class While(HigherOrderPrimitive):
     # --- derivatives
 
     def differentiate(self, t: Any, primals: Values, tangents: Values, params: Params) -> tuple[Any, Any]:
-        body, n, m = params["body"], params["cond_consts"], params["body_consts"]
-        series = [(dx,) for dx in tangents[n:]]
-        patterns = settled(t, body, [*map(pattern_of, series)], LoopLayout(m, len(series) - m))[1]
-        active = tuple([a for (a,) in patterns])
-        if not any(active[m:]):
-            return t.bind_primal(self, primals, params), [None] * len(active[m:])
-        if t.at_once:
-            return _unrolled(t, primals, tangents, params)
         if t.linear is None:
             return t.along(self, primals, tangents, params)
+        body, n, m = params["body"], params["cond_consts"], params["body_consts"]
+        layout = LoopLayout(m, len(body.outputs))
+        part, moved = linearized(t, body, primals[n:], tangents[n:], layout)
+        if not any(part.out_active):
+            return t.bind_primal(self, primals, params), [None] * layout.carry
+        if t.at_once:
+            return _unrolled(t, primals, tangents, params)
         outs, count = _counted(t, primals, params)
-        body = dependence.silent(body)  # its effects happened in the forward pass
+        active = tuple([dx is not None for dx in moved])
         moving = tangent_loop(
             count,
             *primals[n:],
-            *nonzero(with_zeros(primals[n:], series, patterns)),
-            body=body,
-            push=_push(t, body, active, m),
+            *compress(moved, active),
+            body=dependence.silent(body),  # its effects happened in the forward pass
+            push=memo_as(part.forward, (_push, active), lambda: _push(part, active, body.name)),
             consts=m,
             moving=sum(active[:m]),
         )
@@ -136,7 +136,7 @@ class While(HigherOrderPrimitive):
         cond, body, first, m = (params[name] for name in ("cond", "body", "cond_consts", "body_consts"))
         values, k = primals[first:], len(body.inputs)
         layout = LoopLayout(m, k - m)
-        made, patterns, after = settled(t, body, [*map(pattern_of, series[first:])], layout)
+        made, patterns, after = settled(t.pushed, body, [*map(pattern_of, series[first:])], layout)
         parts, moving = layout.operands, with_zeros(values, series[first:], patterns)
         names = taken(patterns, iter(made.inputs[k:]))
         unread = [Var(typeof(c)) for c in nonzero(moving[m:])]
@@ -338,21 +338,16 @@ def _counting(body: Program, m: int) -> Program:
 # --- reverse mode ---------------------------------------------------------------------------------
 
 
-def _push(t: Any, body: Program, active: tuple[bool, ...], m: int) -> Program:
+def _push(part: dependence.Split, active: tuple[bool, ...], name: str) -> Program:
     """Return one step: (consts, carry, tangents of active ones) -> tangents of the carry."""
+    n, forward = len(active), dependence.silent(part.forward)
 
-    def make() -> Program:
-        part, n = t.split(body, active, active[m:]), len(body.inputs)
-        forward = dependence.silent(part.forward)
+    def run(*values: Any) -> list[Any]:
+        results, tangents = evaluate(forward, values[:n]), dependence.spread(values[n:], active)
+        return evaluate(part.linear, dependence.take(part.places, values, results, tangents))
 
-        def run(*values: Any) -> list[Any]:
-            results, tangents = evaluate(forward, values[:n]), dependence.spread(values[n:], active)
-            return evaluate(part.linear, dependence.take(part.places, values, results, tangents))
-
-        types = [x for x, a in zip(body.in_types, active, strict=True) if a]
-        return stage(run, [*body.in_types, *types], body.name)
-
-    return memo_as(body, (_push, active, m), make)
+    types = forward.in_types
+    return stage(run, [*types, *compress(types, active)], name)
 
 
 def _forwards(push: Program, body: Program, consts: int, moving: int) -> Program:
