@@ -161,8 +161,9 @@ class JvpTrace(RuleRunner):
             else:
                 primals.append(x)
                 types.append(typeof(x))
+                given.append(None)
             moving.append(own)
-        if not given:
+        if True not in moving:
             return bind_in(None, primitive, primals, params)
         known = at_once(primitive, tuple(types), tuple(moving), params)
         source, origin = state.provenance or (user_source(), None)
@@ -201,11 +202,6 @@ class JvpTrace(RuleRunner):
     ) -> tuple[Program, tuple[Pattern, ...]]:
         both, active = jvp_program(program, tuple([a for (a,) in patterns]), tuple([a for (a,) in needed]))
         return both, tuple([(a,) for a in active])
-
-    def jvp(
-        self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()
-    ) -> tuple[Program, tuple[bool, ...]]:
-        return jvp_program(program, active, needed)
 
     def split(self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
         return split(program, active, needed)
@@ -335,18 +331,17 @@ class LinearizedOperation:
             equations = [Equation(PRIMITIVES["jit"], linear.inputs, ends, {"program": linear})]
         self.equation: Equation | None = equations[0] if equations else None
         operands, results = (equations[0].inputs, equations[0].outputs) if equations else ((), ())
-        meant = dict(zip(linear.inputs, places, strict=True))
         self.literals: list[Any] = [v for v in operands if v.__class__ is Literal]
         # the index of each of its operands in: tangents, operands of the operation, results and extra
         # residuals, literals
-        pool: list[Any] = [("tangent", i) for i, m in enumerate(moving) if m]
-        pool += [("in", i) for i in range(len(forward.inputs))]
-        pool += [("out", i) for i in range(len(forward.outputs))]
-        where: dict[Any, int] = {v: i for i, v in enumerate([*pool, *self.literals])}
-        self.places: Any = [where[meant.get(v, v)] for v in operands]
+        k = len(moving)
+        begins = {"tangent": 0, "in": k, "out": 2 * k}
+        known = zip(linear.inputs, places, strict=True)
+        where: dict[Any, int] = {v: begins[kind] + i for v, (kind, i) in known}
+        where.update({v: i for i, v in enumerate(self.literals, 2 * k + len(forward.outputs))})
+        self.places: Any = [where[v] for v in operands]
         made: dict[Any, int] = {v: i for i, v in enumerate(results)}
-        # a tangent passed through
-        made.update({v: ~where[p] for v, p in meant.items() if p[0] == "tangent"})
+        made.update({v: ~i for v, i in where.items() if i < k})  # a tangent passed through
         rest = iter(ends)
         self.out_tangents: list[int | None] = [made[next(rest)] if a else None for a in out_moving]
 

@@ -328,7 +328,8 @@ class CustomVmap(RuleCall):
         active = tuple([dx is not None for dx in tangents])
         if t.linear is not None or any(active[:n]):  # the rule does not handle captured values
             return jit.differentiate(t, primals, tangents, {"program": program})
-        both, out_active = t.jvp(program, active)
+        both, patterns = t.pushed(program, tuple([(a,) for a in active]))
+        out_active = tuple([a for (a,) in patterns])
         rule = params["rule"].jvp(t, active[n:], out_active)
         given = [dx for dx in tangents if dx is not None]
         results = self(*primals, *given, program=both, rule=rule, n_consts=n)
