@@ -104,3 +104,20 @@ def test_under_other_transformations():
     assert float(ft.grad(slope)(2.0)) == 12.0
     np.testing.assert_allclose(ft.vmap(slope)(X), 3 * X**2)
     np.testing.assert_allclose(lax.map(ft.jit(slope), X), 3 * X**2)
+
+
+WAYS = {
+    "a call": lambda f: lambda *xs: ft.jit(f)(*xs),
+    "a checkpoint": ft.checkpoint,
+    "branches": lambda f: lambda x, y: lax.cond(x < 1, f, lambda x, y: f(x, y) * 1, x, y),
+    "a loop": lambda f: lambda x, y: lax.scan(lambda c, _: (f(c, y), None), x, None, length=1)[0],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_derivative_does_not_read_has_no_cotangent(way):
+    """Else that cotangent, 0, times the infinite slope of the root at 0 would be NaN."""
+    f = WAYS[way](lambda x, y: 2 * x + lax.stop_gradient(y))
+    g = ft.grad(lambda x: f(x, ft_numpy.sqrt(x)))
+    for h in (g, ft.jit(g), ft.jit(ft.vmap(g, axis_size=1, in_axes=None))):
+        np.testing.assert_array_equal(h(0.0), 2.0)
