@@ -281,8 +281,8 @@ def split(program: Program, active: tuple[bool, ...], needed: tuple[bool, ...]) 
 
     def run(*args: Any) -> tuple[list[Any], tuple[Program, tuple[bool, ...], list[Any]]]:
         outs, found = run_linearize(lambda *xs: evaluate(program, xs), args, program.in_types, active)
-        out_active = [v is not None for v in found.outputs]
-        out_active = tuple([*map(or_, out_active, needed), *out_active[len(needed) :]])
+        moves = [v is not None for v in found.outputs]
+        out_active = (*map(or_, moves, needed), *moves[len(needed) :])
         part = found.program()  # zero tangents are literals
         ends = [*compress(part.outputs, out_active)]
         equations = needed_for(part.equations, ends)

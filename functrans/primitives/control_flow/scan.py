@@ -166,7 +166,7 @@ class Scan(HigherOrderPrimitive):
         sliced = [(v, x) for v, kind, x in held if kind not in ("const", "invariant")]
         if not linear.outputs:
             return outs, []
-        names = dict(zip(part.tangents, linear.inputs[len(kinds) :], strict=True))
+        names: dict[int, Any] = dict(zip(part.tangents, linear.inputs[len(kinds) :], strict=True))
         to_consts, to_carry, to_arrays = layout.operands([(names.get(i), dx) for i, dx in enumerate(given)])
         to_consts, to_arrays = ([p for p in group if p[0]] for group in (to_consts, to_arrays))
         to_carry = [(v or typeof(dx), dx) for v, dx in to_carry if dx is not None]
