@@ -203,6 +203,10 @@ class JvpTrace(RuleRunner):
         both, active = jvp_program(program, tuple([a for (a,) in patterns]), tuple([a for (a,) in needed]))
         return both, tuple([(a,) for a in active])
 
+    def linearized(self, program: Program, *how: tuple[bool, ...]) -> tuple[Split, tuple[bool, ...]]:
+        part = split(program, *how)
+        return part, part.out_active
+
     def split(self, program: Program, active: tuple[bool, ...], needed: tuple[bool, ...] = ()) -> Split:
         return split(program, active, needed)
 

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from functrans.ir.program import Program
-from functrans.primitives.dependence import Split
 from functrans.trace import literal, typeof
 
 T = TypeVar("T")
 Made = TypeVar("Made")
+Derive = Callable[[Program, tuple[T, ...], tuple[T, ...]], tuple[Made, Sequence[T]]]
 
 Terms = tuple[Any, ...]
 Pattern = tuple[bool, ...]  # which terms of a value are not None
@@ -99,16 +99,19 @@ def filled(terms: Terms, wanted: Pattern, type: Any) -> Terms:
     return tuple([literal(0, type) if c is None and w else c for c, w in zip(terms, wanted, strict=True)])
 
 
+def with_zero(xs: Sequence[Any], tangents: Sequence[Any], active: Sequence[bool]) -> list[Any]:
+    """Return the tangents of operands, with zeros where they are active all the same."""
+    rows = zip(xs, tangents, active, strict=True)
+    return [literal(0, typeof(x)) if dx is None and a else dx for x, dx, a in rows]
+
+
 def with_zeros(xs: Sequence[Any], series: Sequence[Terms], patterns: Sequence[Pattern]) -> list[Terms]:
     """`filled`, for the terms of each operand."""
     return [filled(c, p, typeof(x)) for x, c, p in zip(xs, series, patterns, strict=True)]
 
 
 def settled(
-    derive: Callable[..., tuple[Made, Sequence[T]]],
-    program: Program,
-    patterns: Sequence[T],
-    layout: LoopLayout,
+    derive: Derive[T, Made], program: Program, patterns: Sequence[T], layout: LoopLayout
 ) -> tuple[Made, list[T], Sequence[T]]:
     """Return what `derive(program, patterns, needed)` makes of the body of a loop, and the patterns of its
     operands and results. The carry has the same pattern before and after a step."""
@@ -120,18 +123,3 @@ def settled(
         if ends == carry:
             return made, patterns, after
         carry = ends
-
-
-def linearized(
-    t: Any, program: Program, xs: Sequence[Any], tangents: Sequence[Any], layout: LoopLayout
-) -> tuple[Split, list[Any]]:
-    """Return the parts of the linearized body of a loop, and the tangents of its operands xs: zeros where a
-    step makes a carry move."""
-
-    def derive(*how: Any) -> tuple[Split, Sequence[bool]]:
-        part = t.split(*how)
-        return part, part.out_active
-
-    part, active, _ = settled(derive, program, [dx is not None for dx in tangents], layout)
-    rows = zip(xs, tangents, active, strict=True)
-    return part, [literal(0, typeof(x)) if dx is None and a else dx for x, dx, a in rows]

@@ -27,11 +27,11 @@ from functrans.primitives.control_flow.loop_layout import (
     Pushed,
     Terms,
     joined,
-    linearized,
     nonzero,
     pattern_of,
     settled,
     taken,
+    with_zero,
     with_zeros,
 )
 from functrans.primitives.control_flow.predictive_commoning import commoned
@@ -126,8 +126,8 @@ class Scan(HigherOrderPrimitive):
             return found.results(ys, layout), found.results(moving, layout)
         if t.linear is None:
             return t.along(self, primals, tangents, params)
-        part, moved = linearized(t, program, primals, tangents, layout)
-        outs, moving = self._linearize(t, primals, moved, part, params)
+        part, active, _ = settled(t.linearized, program, [dx is not None for dx in tangents], layout)
+        outs, moving = self._linearize(t, primals, with_zero(primals, tangents, active), part, params)
         return outs, dependence.spread(moving, part.out_active)
 
     def push(self, t: Any, primals: Values, series: Sequence[Terms], params: Params) -> Pushed:

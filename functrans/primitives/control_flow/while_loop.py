@@ -29,12 +29,12 @@ from functrans.primitives.control_flow.loop_layout import (
     Pushed,
     Terms,
     joined,
-    linearized,
     nonzero,
     pattern_of,
     settled,
     taken,
     while_operands,
+    with_zero,
     with_zeros,
 )
 from functrans.primitives.control_flow.revolve import COUNT, loop, revolve
@@ -114,19 +114,18 @@ class While(HigherOrderPrimitive):
             return t.along(self, primals, tangents, params)
         body, n, m = params["body"], params["cond_consts"], params["body_consts"]
         layout = LoopLayout(m, len(body.outputs))
-        part, moved = linearized(t, body, primals[n:], tangents[n:], layout)
+        part, active, _ = settled(t.linearized, body, [dx is not None for dx in tangents[n:]], layout)
         if not any(part.out_active):
             return t.bind_primal(self, primals, params), [None] * layout.carry
         if t.at_once:
             return _unrolled(t, primals, tangents, params)
         outs, count = _counted(t, primals, params)
-        active = tuple([dx is not None for dx in moved])
         moving = tangent_loop(
             count,
             *primals[n:],
-            *compress(moved, active),
+            *compress(with_zero(primals[n:], tangents[n:], active), active),
             body=dependence.silent(body),  # its effects happened in the forward pass
-            push=memo_as(part.forward, (_push, active), lambda: _push(part, active, body.name)),
+            push=memo_as(part.forward, (_push,), lambda: _push(part, active, body.name)),
             consts=m,
             moving=sum(active[:m]),
         )
@@ -338,7 +337,7 @@ def _counting(body: Program, m: int) -> Program:
 # --- reverse mode ---------------------------------------------------------------------------------
 
 
-def _push(part: dependence.Split, active: tuple[bool, ...], name: str) -> Program:
+def _push(part: dependence.Split, active: Sequence[bool], name: str) -> Program:
     """Return one step: (consts, carry, tangents of active ones) -> tangents of the carry."""
     n, forward = len(active), dependence.silent(part.forward)
 
