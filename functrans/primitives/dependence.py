@@ -26,7 +26,7 @@ from functrans.ir.program import (
 )
 from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
-from functrans.primitives.base import bytes_of, effects_inside
+from functrans.primitives.base import bytes_of, effects_inside, is_zero
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import Elementwise, add, eq, mul, ne
 from functrans.trace import literal, typeof
@@ -150,6 +150,12 @@ def nonlinearity(primitive: Any, operands: Sequence[Any], moving: Sequence[int])
     shown = ", ".join([str(x.type if x.__class__ is Var else typeof(x)) for x in operands])
     where = f"{' and '.join(map(str, moving))}{' together' * together}"
     return f"{primitive.name}({shown}) is not linear in operand {where}"
+
+
+def without_zeros(cts: Sequence[Any], *back: Program) -> list[Any]:
+    """Return the cotangents that transposed programs compute; None for one that is zero in each of them: a
+    zero times an infinite slope further back would be NaN."""
+    return [None if all([is_zero(p.outputs[i]) for p in back]) else ct for i, ct in enumerate(cts)]
 
 
 def or_zeros(values: Iterable[Any], types: Iterable[ArrayType]) -> list[Any]:

@@ -21,7 +21,7 @@ from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.jit import Jit
-from functrans.primitives.dependence import Split, spread
+from functrans.primitives.dependence import Split, spread, without_zeros
 from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.trace import bind, evaluate, stage
 
@@ -65,7 +65,7 @@ class Checkpoint(Jit):
             # cotangents pass it too, so that recomputation starts only once they are available.
             behind = optimization_barrier(*known, *cts)
             known, cts = behind[: len(known)], behind[len(known) :]
-        return spread(self(*known, *cts, **{**params, "program": back}), linear)
+        return spread(without_zeros(self(*known, *cts, **{**params, "program": back}), back), linear)
 
 
 checkpoint: Checkpoint = Checkpoint()

@@ -23,6 +23,7 @@ from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
+from functrans.primitives import dependence
 from functrans.primitives.base import (
     Cost,
     HigherOrderPrimitive,
@@ -35,7 +36,6 @@ from functrans.primitives.base import (
 )
 from functrans.primitives.calls.captured import stage_with
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
-from functrans.primitives.dependence import fewer, reached_outputs, reading, restricted, smaller, spread, take
 from functrans.trace import ARRAYS, Recording, Tracer, derived_here, evaluate, staging_trace, state, typeof
 from functrans.tracer import CONCRETE
 
@@ -76,18 +76,19 @@ class Jit(HigherOrderPrimitive):
             return t.along(self, primals, tangents, params)
         program = params["program"]
         active = tuple([dx is not None for dx in tangents])
-        forward, linear, out_active, places = fewer(t.split(program, active))
+        forward, linear, out_active, places = dependence.fewer(t.split(program, active))
         results = t.bind_primal(self, primals, {"program": forward})
-        operands = take(places, primals, results, tangents)
+        operands = dependence.take(places, primals, results, tangents)
         moving = self(*operands, program=linear) if linear.outputs else ()
-        return results[: len(program.outputs)], spread(moving, out_active)
+        return results[: len(program.outputs)], dependence.spread(moving, out_active)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         linear = tuple([x.__class__ is LinearInput for x in args])
         ct_active = tuple([c is not None for c in ct])
         back = t.program(params["program"], linear, ct_active, called=True)
         known = [x for x, lin in zip(args, linear, strict=True) if not lin]
-        return spread(self(*known, *[c for c in ct if c is not None], program=back), linear)
+        found = self(*known, *[c for c in ct if c is not None], program=back)
+        return dependence.spread(dependence.without_zeros(found, back), linear)
 
     def batch(self, t: Any, args: Any, dims: Any, *, program: Program, **how: Any) -> Any:
         batched, out_dims = t.program(program, tuple(dims))
@@ -96,13 +97,13 @@ class Jit(HigherOrderPrimitive):
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         if self.has_effects(params):  # which must not happen twice
             return [True]
-        return reached_outputs(params["program"], moving)
+        return dependence.reached_outputs(params["program"], moving)
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         program = equation.params["program"]
-        read = reading(program, wanted)
-        outputs = compress(equation.outputs, wanted)
-        return smaller(equation, read, outputs, program=restricted(program, read, wanted))
+        read = dependence.reading(program, wanted)
+        made = dependence.restricted(program, read, wanted)
+        return dependence.smaller(equation, read, compress(equation.outputs, wanted), program=made)
 
     def cost(self, in_types: Any, out_types: Any, *, program: Program, **how: Any) -> Cost:
         return memo(program, _cost)

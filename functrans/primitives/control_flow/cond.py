@@ -18,30 +18,11 @@ import numpy as np
 from functrans.caching import memo_as
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_inexact, same_types
-from functrans.primitives.base import (
-    Cost,
-    HigherOrderPrimitive,
-    LinearInput,
-    Params,
-    Primitive,
-    Values,
-    is_zero,
-)
+from functrans.primitives import dependence
+from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Primitive, Values
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
-from functrans.primitives.dependence import (
-    Place,
-    Split,
-    fewer,
-    or_zeros,
-    reached_outputs,
-    reading,
-    restricted,
-    smaller,
-    spread,
-    take,
-)
 from functrans.primitives.elementwise.families import eq
 from functrans.primitives.elementwise.selection import clamp, select_n
 from functrans.primitives.shape.moving import broadcast_in_dim
@@ -108,15 +89,15 @@ class Cond(HigherOrderPrimitive):
             return t.along(self, primals, tangents, params)
         branches = params["branches"]
         active = tuple([dx is not None for dx in tangents[1:]])
-        parts = [fewer(t.split(b, active)) for b in branches]
+        parts = [dependence.fewer(t.split(b, active)) for b in branches]
         needed = tuple(map(any, zip(*[part.out_active for part in parts], strict=True)))
         forward, linear, places = memo_as(
             branches[0], (_joined, branches, active), lambda: _joined(parts, branches, needed)
         )
         results = t.bind_primal(self, primals, {"branches": forward})
-        operands = take(places, primals[1:], results, tangents[1:])
+        operands = dependence.take(places, primals[1:], results, tangents[1:])
         moving = self(primals[0], *operands, branches=linear) if any(needed) else ()
-        return results[: len(needed)], spread(moving, needed)
+        return results[: len(needed)], dependence.spread(moving, needed)
 
     def transpose_with(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any]:
         index, operands = args[0], args[1:]
@@ -125,8 +106,7 @@ class Cond(HigherOrderPrimitive):
         back = tuple([t.program(b, linear, ct_active) for b in params["branches"]])
         known = [x for x, lin in zip(operands, linear, strict=True) if not lin]
         found = self(index, *known, *[c for c in ct if c is not None], branches=back)
-        found = [None if all(is_zero(b.outputs[i]) for b in back) else x for i, x in enumerate(found)]
-        return [None, *spread(found, linear)]
+        return [None, *dependence.spread(dependence.without_zeros(found, *back), linear)]
 
     def batch(self, t: Any, args: Any, dims: Any, *, branches: tuple[Program, ...]) -> Any:
         index, operands = args[0], args[1:]
@@ -161,14 +141,14 @@ class Cond(HigherOrderPrimitive):
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         if self.has_effects(params) or moving[0]:
             return [True]
-        each = [reached_outputs(b, moving[1:]) for b in params["branches"]]
+        each = [dependence.reached_outputs(b, moving[1:]) for b in params["branches"]]
         return [any(found) for found in zip(*each, strict=True)]
 
     def part(self, equation: Equation, wanted: Sequence[bool]) -> Equation:
         branches = equation.params["branches"]
-        read = [any(r) for r in zip(*[reading(b, wanted) for b in branches], strict=True)]
-        made = tuple([restricted(b, read, wanted) for b in branches])
-        return smaller(equation, [True, *read], compress(equation.outputs, wanted), branches=made)
+        read = [any(r) for r in zip(*[dependence.reading(b, wanted) for b in branches], strict=True)]
+        made = tuple([dependence.restricted(b, read, wanted) for b in branches])
+        return dependence.smaller(equation, [True, *read], compress(equation.outputs, wanted), branches=made)
 
     def cost(self, in_types: Any, out_types: Any, *, branches: tuple[Program, ...]) -> Cost:
         """Return the highest cost of a branch."""
@@ -228,8 +208,8 @@ def only_where(own: Any, x: Any, dim: int | None) -> Any:
 
 
 def _joined(
-    parts: Sequence[Split], branches: Sequence[Program], needed: Sequence[bool]
-) -> tuple[tuple[Program, ...], tuple[Program, ...], list[Place]]:
+    parts: Sequence[dependence.Split], branches: Sequence[Program], needed: Sequence[bool]
+) -> tuple[tuple[Program, ...], tuple[Program, ...], list[dependence.Place]]:
     """Return forward and linear parts of the branches, and the places of the operands that all linear
     parts take. Residuals of the same type in different branches share a slot; a branch without one
     returns zeros, as it does for a tangent that is zero only in it."""
@@ -239,7 +219,7 @@ def _joined(
     met = [p for part in parts for p in part.places if p[0] != "out" or p[1] < n]
     places = [*dict.fromkeys(met), *[("out", n + i) for i in range(len(slots))]]
     in_types, out_types = branches[0].in_types, [*branches[0].out_types, *[t for t, _ in slots]]
-    types = take(places, in_types, out_types, in_types)
+    types = dependence.take(places, in_types, out_types, in_types)
     forward, linear = [], []
     for part, mine in zip(parts, own, strict=True):
         program = part.forward
@@ -253,8 +233,8 @@ def _joined(
         ]
         names = dict(zip(at, part.linear.inputs, strict=True))
         inputs = [names.get(p) or Var(t) for p, t in zip(places, types, strict=True)]
-        moving = compress(spread(part.linear.outputs, part.out_active), needed)
-        ends = or_zeros(moving, compress(program.out_types, needed))
+        moving = compress(dependence.spread(part.linear.outputs, part.out_active), needed)
+        ends = dependence.or_zeros(moving, compress(program.out_types, needed))
         linear.append(part.linear.replace(inputs=inputs, outputs=ends))
     return tuple(forward), tuple(linear), places
 

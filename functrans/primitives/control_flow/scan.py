@@ -214,6 +214,9 @@ class Scan(HigherOrderPrimitive):
                 "reverse": not params.get("reverse", False),
             },
         )
+        carry = slice(len(sums), len(sums) + len(start))  # whose cotangents are arrays, as in JAX
+        of_carry, found = found[carry], dependence.without_zeros(found, back)
+        found[carry] = of_carry
         return [c if was else None for c, was in zip(dependence.spread(found, linear), given, strict=True)]
 
     def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:

@@ -400,6 +400,7 @@ class TangentLoop(Expanded):
         pull = t.program(push, linear, (True,) * len(push.outputs))
         cts = dependence.or_zeros(ct, push.out_types)
         found = revolve(body, pull, args[0], args[1 : 1 + m], args[1 + m : 1 + n], cts, k)
+        found[:k] = dependence.without_zeros(found[:k], pull)
         given = [isinstance(x, LinearInput) for x in args[1 + n :]]
         return [*[None] * (1 + n), *[c if was else None for c, was in zip(found, given, strict=True)]]
 
