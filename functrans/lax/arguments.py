@@ -61,15 +61,10 @@ def dtype_asked(dtype: Any) -> Any:
         raise errors.TypeMismatch(f"{brief(dtype)} is not a dtype, {here()}\n{hint}") from None
 
 
-_DTYPES = tuple(
-    [
-        f"{kind}{bits}"
-        for kind in ("int", "uint", "float", "complex")
-        for bits in (8, 16, 32, 64, 128)
-        if hasattr(jax.numpy, f"{kind}{bits}")
-    ]
-    + ["bfloat16", "bool", "int", "float", "complex"]
-)
+_DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bfloat16", "float16",
+    "float32", "float64", "complex64", "complex128", "int", "float", "complex",
+]  # fmt: skip
 
 
 def invalid(

@@ -37,7 +37,7 @@ from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota
 from functrans.primitives.shape.moving import reshape, slice_axis, transpose, without
-from functrans.trace import evaluate, literal, stage, state, typeof
+from functrans.trace import evaluate, literal, stage, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None
 
@@ -50,11 +50,7 @@ class Names(NamedTuple):
 
 
 def size_of_axis(operation: str, name: Any) -> int:
-    """The size of the innermost axis of a name, of those that our transformations give and then of
-    JAX's; UnboundAxis if there is none."""
-    for known, size in reversed(state.axes):
-        if known == name:
-            return size
+    """The size of the innermost axis of a name, ours or JAX's; UnboundAxis if there is none."""
     try:
         return jax.lax.axis_size(name)
     except NameError:
@@ -64,8 +60,7 @@ def size_of_axis(operation: str, name: Any) -> int:
 def unbound(operation: str, axes: Sequence[Any]) -> errors.UnboundAxis:
     """The error for a collective over a name that no transformation around it has given."""
     shown = ", ".join([repr(a) for a in axes])
-    known = {**axes_in_scope(), **dict(state.axes)}
-    inside = ", ".join([f"{name!r} of size {n}" for name, n in known.items()]) or "none"
+    inside = ", ".join([f"{name!r} of size {n}" for name, n in axes_in_scope().items()]) or "none"
     return errors.UnboundAxis(
         f"{operation} over the axis {shown}: no axis of that name is in scope (names in scope: "
         f"{inside}), {here()}\n"
