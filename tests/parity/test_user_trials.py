@@ -15,6 +15,7 @@ from jax.experimental.jet import jet as jax_jet
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from tests.support.tables import TABLES, functions
 
 pytestmark = pytest.mark.smoke
 
@@ -146,25 +147,7 @@ def with_rule(kind):
     return lambda x: f(x).sum()
 
 
-SYMBOLIC = {
-    "grad": lambda m: m.grad(mean_square),
-    "value_and_grad": lambda m: m.value_and_grad(m.jit(mean_square)),
-    "gradients by row": lambda m: m.vmap(m.grad(mean_square)),
-    "hessians by row": lambda m: m.vmap(m.hessian(mean_square)),
-    "grad of a captured array": lambda m: lambda x: m.grad(lambda w: mean_square(x * w))(2.0),
-    "jvp": lambda m: lambda x: m.jvp(mean_square, (x,), (x,)),
-    "vjp": lambda m: lambda x: m.vjp(mean_square, x)[1](1.0),
-    "linearize": lambda m: lambda x: m.linearize(mean_square, x)[1](x),
-    "linear_transpose": lambda m: lambda x: m.linear_transpose(lambda y: 2 * y, x)(x),
-    "checkpoint": lambda m: m.grad(m.checkpoint(mean_square)),
-    "scan": lambda m: m.grad(lambda x: m.lax.scan(lambda c, _: (c * x, c), x, None, 3)[1].sum()),
-    "fori_loop": lambda m: lambda x: m.lax.fori_loop(0, 3, lambda i, c: c * 2, x),
-    "while_loop": lambda m: lambda x: m.lax.while_loop(lambda c: c.sum() < 99, lambda c: c * 2, x),
-    "cond": lambda m: m.grad(lambda x: m.lax.cond(x.sum() > 0, mean_square, lambda x: x.sum(), x)),
-    "custom_vjp": lambda m: m.grad(with_rule(m.custom_vjp)),
-    "custom_jvp": lambda m: m.grad(with_rule(m.custom_jvp)),
-    "reshape": lambda m: lambda x: m.jit(lambda x: jax.numpy.cumsum(x, 0))(x).reshape(-1),
-}
+SYMBOLIC = functions(TABLES / "transformations.txt", "symbolic sizes", "m", globals())
 
 
 def test_transformations_of_symbolic_sizes():
@@ -213,27 +196,6 @@ def test_jit_disabled_by_either_library():
             assert ft.grad(ft.jit(branch))(1.0) == 2
             assert ft.grad(loops(jax))(1.0) == ft.grad(loops(ft))(1.0) == ft.jit(loops(jax))(1.0) == 8
             assert ft.grad(lambda x: jax.lax.cond(x > 0, branch, branch, x))(1.0) == 2
-
-
-def test_products_over_no_rows():
-    x = np.zeros((0, 3), "float32")
-    for passes in (None, ()):
-        np.testing.assert_array_equal(ft.jit(lambda x: x.T @ x, passes=passes)(x), np.zeros((3, 3)))
-
-    def loss(w):
-        return jax.numpy.sum(jax.numpy.tanh(x @ w) ** 2)
-
-    np.testing.assert_array_equal(ft.jit(ft.grad(loss))(np.ones((3, 2), "float32")), np.zeros((3, 2)))
-
-
-def test_unroll_zero_is_all_steps():
-    for library in (ft, jax):
-        total = library.lax.scan(lambda c, x: (c + x, None), 0.0, np.arange(4.0, dtype="f"), unroll=0)
-        assert total[0] == 6.0
-        assert library.lax.fori_loop(0, 4, lambda i, c: c + i, 0, unroll=0) == 6
-        assert library.lax.scan(lambda c, _: (c, None), 1.0, None, length=0, unroll=0)[0] == 1.0
-    program = ft.make_ir(lambda x: lax.scan(lambda c, _: (c * x, None), x, None, 4, unroll=0))(2.0)
-    assert "unroll=4" in str(program)
 
 
 def test_custom_vmap_of_numbers_gives_arrays():
