@@ -25,18 +25,6 @@ def test_memory_of_reverse_mode_does_not_grow_with_the_steps():
     assert compiled.memory_analysis().temp_size_in_bytes < 200 * x.nbytes
 
 
-def test_a_loop_sees_values_when_nothing_is_recorded():
-    seen = []
-
-    def f(x):
-        y = lax.fori_loop(0, 3, lambda i, v: v * x, 1.0)
-        seen.append(float(y))
-        return y
-
-    assert ft.grad(f)(2.0) == 12.0
-    assert seen == [8.0]
-
-
 def test_linear_transpose_of_a_loop_with_a_counter():
     def f(x):
         def step(carry, r):
@@ -183,28 +171,6 @@ def test_steps_of_other_examples_give_no_infinite_derivatives():
         want = [jax.grad(written_out, (0, 1))(0.7, row) for row in x]
         np.testing.assert_allclose(got[0], sum(k for k, _ in want), rtol=1e-5)
         np.testing.assert_allclose(got[1], [row for _, row in want], rtol=1e-5)
-
-
-@jax.tree_util.register_pytree_node_class
-class Checked:
-    """A node that takes arrays only."""
-
-    def __init__(self, x):
-        assert not isinstance(x, int)
-        self.x = x
-
-    def tree_flatten(self):
-        return (self.x,), None
-
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        return cls(*children)
-
-
-def test_nodes_that_check_their_children():
-    last, each = lax.scan(lambda c, x: (Checked(c.x * x), Checked(c.x)), Checked(1.0), X[0] + 1)
-    np.testing.assert_allclose(last.x, (X[0] + 1).prod(), rtol=1e-6)
-    assert each.x.shape == (3,)
 
 
 def test_a_loop_is_traced_once_for_a_function_given_again():
