@@ -196,34 +196,6 @@ def test_a_loop_is_traced_once_for_a_function_given_again():
         assert not traces
 
 
-# --- weak types -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-def test_the_result_of_branches_is_weak_where_the_first_is(jitted):
-    def results(m, lax, x, weak):
-        def run(p, x, weak):
-            def pick(*order):
-                return lax.switch(p, [lambda x, w, i=i: (x, w)[i] for i in order], x, weak)
-
-            return (
-                lax.cond(p > 0, lambda x: x, lambda x: 0.0, x),
-                lax.cond(p > 0, lambda x: 0.0, lambda x: x, x),
-                pick(0, 1),
-                pick(1, 0),
-                pick(1, 0, 1),
-                pick(0, 1, 1),
-                pick(1, 1),
-            )
-
-        run = m.jit(run) if jitted else run
-        return [(y.weak_type, float(y)) for y in run(np.int32(1), x, weak)]
-
-    x, weak = jax.numpy.float32(3), jax.numpy.full((), 2.0)
-    assert (x.weak_type, weak.weak_type) == (False, True)
-    assert results(ft, ft.lax, x, weak) == results(jax, jax.lax, x, weak)
-
-
 @pytest.mark.parametrize("m", [jax, ft])
 def test_the_results_of_a_mapped_loop_are_weak_where_those_of_its_body_are(m):
     def f(n):
