@@ -277,20 +277,19 @@ def test_64_bit_arrays_outlive_their_flag():
     np.testing.assert_allclose(ft.vmap(lambda v: jnp.sin(v) * 2)(x), 2 * np.sin(np.arange(3.0)))
 
 
-@pytest.mark.parametrize("tolerance", [0.1, jnp.float32(0.1)])
-def test_an_argument_that_a_rule_of_jaxs_closes_over(tolerance):
-    x = np.eye(2, dtype="float32") * 2
-    ours, theirs = [lambda m, n=n: n.linalg.pinv(m, rtol=tolerance).sum() for n in (jnp, jax.numpy)]
-    want = jax.grad(theirs)(x)
-    for found in (ft.grad(ours)(x), ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x)):
-        np.testing.assert_allclose(found, want, rtol=1e-5)
+CONSTANTS = {  # a function of x, by a numpy n, with constants; an argument
+    "that a rule of JAX's closes over": (lambda n, m: n.linalg.pinv(m, rtol=0.1).sum(), jnp.eye(2) * 2),
+    "of JAX's, too": (lambda n, m: n.linalg.pinv(m, rtol=jnp.float32(0.1)).sum(), jnp.eye(2) * 2),
+    "of a convolution": (lambda n, x: (n.poly(x) * np.arange(4.0)).sum(), jnp.arange(1.0, 4.0)),
+}
 
 
-def test_the_gradient_of_a_convolution_with_a_constant():
-    x = jnp.arange(1.0, 4.0)
-    ours, theirs = [lambda v, n=n: (n.poly(v) * np.arange(4.0)).sum() for n in (jnp, jax.numpy)]
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_gradients_with_constants_inside_of_rules_of_jaxs(name):
+    f, x = CONSTANTS[name]
+    ours, theirs = partial(f, jnp), partial(f, jax.numpy)
     want = jax.grad(theirs)(x)
-    for found in (ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
+    for found in (ft.grad(ours)(x), ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
         np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
