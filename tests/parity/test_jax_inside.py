@@ -134,18 +134,6 @@ def test_closure_convert_makes_arguments_of_traced_values():
         np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
-def test_un_jitted_gradients_of_jnp_code_see_values():
-    seen = []
-
-    def f(x):
-        y = J.sum(J.sin(x))
-        seen.append(float(y))
-        return y * 2 if y > 0 else y
-
-    assert_close(ft.grad(f)(X), 2 * np.cos(X))
-    assert seen == [pytest.approx(float(np.sin(X).sum()), rel=1e-6)]
-
-
 # --- values ---------------------------------------------------------------------------------------
 
 
@@ -215,22 +203,6 @@ def test_a_traced_value_says_that_it_is_not_hashable():
 def test_what_is_filled_is_no_constant():
     program = ft.make_ir(lambda x: x + J.zeros((1000, 1000)).sum())(1.0)
     assert not any(np.size(v) > 1 for p in ft.ir.text.with_nested(program) for v in p.values)
-
-
-# --- tools ----------------------------------------------------------------------------------------
-
-
-def test_tools_know_the_lines_of_jnp_code():
-    def f(x):
-        y = J.log(x - 1)  # here
-        return J.sum(y * 2)
-
-    found = ft.find_nan(f)(J.array([0.5, 2.0]))
-    assert "# here" in str(found)
-    assert "# here" in str(ft.cost(f)(X))
-    assert ft.compare(f)(X + 1) is not None
-    program = ft.make_ir(f)(X)
-    assert any("# here" in (ft.ir.source.text_of(e.source) or "") for e in program.equations)
 
 
 # --- mistakes -------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
-"""Ragged products, approximate search, what depends on the platform."""
+"""Convolutions, gamma functions, generators, what depends on the platform, half precision."""
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Any
 
 import jax
@@ -15,66 +14,12 @@ from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.smoke
 
-RNG = np.random.default_rng(0)
-
-
-def floats(*shape: int) -> np.ndarray:
-    return RNG.normal(size=shape).astype(np.float32)
-
-
-# --- ragged products ------------------------------------------------------------------------------
-
-KEPT = lax.RaggedDotDimensionNumbers((((2,), (2,)), ((0,), (1,))), (1,), (0,))
-
-
-def test_ragged_products():
-    x, y, sizes = floats(2, 6, 3), floats(3, 2, 3, 4), np.array([2, 0, 3])
-    plain = floats(5, 3), floats(2, 3, 4), np.array([4, 1])
-
-    def both(library: Any) -> Any:
-        def f(x: Any, y: Any) -> Any:
-            return library.lax.ragged_dot_general(x, y, sizes, KEPT)
-
-        grads = library.grad(lambda x, y: (f(x, y) ** 2).sum(), (0, 1))(*map(library.numpy.asarray, (x, y)))
-        return f(x, y), grads, library.lax.ragged_dot(*plain)
-
-    assert_close(ft.jit(lambda: both(ft))(), jax.jit(lambda: both(jax))(), 1e-4)
-
-
-def test_ragged_products_of_every_layout():
-    """The axes of lhs in every order, and the sizes of the groups for each of those in front."""
-    sizes = {"b": 2, "c": 3, "k": 2, "j": 3, "r": 5, "s": 4}  # batch, kept, ragged, summed
-    calls = []
-    for order in map("".join, (p for w in ("bcrs", "bkrs", "kjrs") for p in permutations(w))):
-        at = order.index
-        batch = [a for a in "bc" if a in order]
-        before = [*batch, *[a for a in order[: at("r")] if a in "kj"]]
-        for kept in (True, False):
-            y = "".join(["g" * kept, *batch, "s" if kept else "rs", "n"])
-            over = ("s",) if kept else ("r", "s")
-            numbers = lax.RaggedDotDimensionNumbers(
-                (
-                    ([at(a) for a in over], [y.index(a) for a in over]),
-                    ([at(a) for a in batch], [y.index(a) for a in batch]),
-                ),
-                [at("r")],
-                [0] if kept else [],
-            )
-            lead = [sizes[a] for a in (before if kept else batch)]
-            cut = RNG.multinomial(5, [0.3, 0.7], lead).astype(np.int32)
-            shapes = [[{**sizes, "g": 2, "n": 2}[a] for a in axes] for axes in (order, y)]
-            calls.append((floats(*shapes[0]), floats(*shapes[1]), cut, numbers))
-    calls = calls[::5]
-    theirs = jax.jit(lambda: [jax.lax.ragged_dot_general(*call) for call in calls])()
-    for (x, y, cut, numbers), wanted in zip(calls, theirs, strict=True):
-        program = ft.make_ir(lambda *a, n=numbers: lax.ragged_dot_general(*a, n))(x, y, cut)
-        assert_close(ft.interpret(program, x, y, cut), [wanted], 1e-4)
-
 
 @pytest.mark.long
 def test_a_preset_of_products_leaves_a_convolution_as_it_is():
     """XLA has no algorithms for convolutions."""
-    x, kernel = floats(2, 3, 4, 5), floats(4, 3, 2, 2)
+    rng = np.random.default_rng(0)
+    x, kernel = (rng.normal(size=s).astype(np.float32) for s in ((2, 3, 4, 5), (4, 3, 2, 2)))
     preset = lax.DotAlgorithmPreset.F32_F32_F32
     found = lax.conv(x, kernel, (1, 1), "SAME", precision=preset)
     assert_close(found, jax.lax.conv(x, kernel, (1, 1), "SAME", precision=preset), 1e-5)
@@ -89,25 +34,7 @@ def test_the_derivative_of_the_incomplete_gamma_function_in_numpy():
     np.testing.assert_allclose(ft.interpret(program, a, x)[0], wanted, rtol=1e-4, atol=1e-30)
 
 
-# --- search, generators, platforms ----------------------------------------------------------------
-
-
-def test_approximate_search():
-    x = floats(3, 8)
-
-    def both(library: Any) -> Any:
-        most = library.lax.approx_max_k(x, 3)
-        least = library.lax.approx_min_k(x, 2, reduction_dimension=0)
-        grad = library.grad(lambda v: (library.lax.approx_max_k(v, 2)[0] ** 2).sum())(x)
-        mapped = library.vmap(lambda v: library.lax.approx_max_k(v, 2), 1)(x)
-        return most, least, grad, mapped
-
-    program = ft.make_ir(lambda: both(ft))()
-    wanted = jax.jit(lambda: both(jax))()
-    found = ft.jit(lambda: both(ft))()
-    assert_close(found, wanted)
-    assert jax.tree.structure(found) == jax.tree.structure(wanted)
-    assert_close(ft.interpret(program), jax.tree.leaves(wanted))
+# --- generators, platforms --------------------------------------------------------------------------
 
 
 @pytest.mark.long

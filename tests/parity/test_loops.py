@@ -25,18 +25,6 @@ def test_memory_of_reverse_mode_does_not_grow_with_the_steps():
     assert compiled.memory_analysis().temp_size_in_bytes < 200 * x.nbytes
 
 
-def test_a_loop_sees_values_when_nothing_is_recorded():
-    seen = []
-
-    def f(x):
-        y = lax.fori_loop(0, 3, lambda i, v: v * x, 1.0)
-        seen.append(float(y))
-        return y
-
-    assert ft.grad(f)(2.0) == 12.0
-    assert seen == [8.0]
-
-
 def test_linear_transpose_of_a_loop_with_a_counter():
     def f(x):
         def step(carry, r):
@@ -185,28 +173,6 @@ def test_steps_of_other_examples_give_no_infinite_derivatives():
         np.testing.assert_allclose(got[1], [row for _, row in want], rtol=1e-5)
 
 
-@jax.tree_util.register_pytree_node_class
-class Checked:
-    """A node that takes arrays only."""
-
-    def __init__(self, x):
-        assert not isinstance(x, int)
-        self.x = x
-
-    def tree_flatten(self):
-        return (self.x,), None
-
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        return cls(*children)
-
-
-def test_nodes_that_check_their_children():
-    last, each = lax.scan(lambda c, x: (Checked(c.x * x), Checked(c.x)), Checked(1.0), X[0] + 1)
-    np.testing.assert_allclose(last.x, (X[0] + 1).prod(), rtol=1e-6)
-    assert each.x.shape == (3,)
-
-
 def test_a_loop_is_traced_once_for_a_function_given_again():
     traces = []
 
@@ -228,34 +194,6 @@ def test_a_loop_is_traced_once_for_a_function_given_again():
         traces.clear()
         operation()
         assert not traces
-
-
-# --- weak types -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("jitted", [False, True])
-def test_the_result_of_branches_is_weak_where_the_first_is(jitted):
-    def results(m, lax, x, weak):
-        def run(p, x, weak):
-            def pick(*order):
-                return lax.switch(p, [lambda x, w, i=i: (x, w)[i] for i in order], x, weak)
-
-            return (
-                lax.cond(p > 0, lambda x: x, lambda x: 0.0, x),
-                lax.cond(p > 0, lambda x: 0.0, lambda x: x, x),
-                pick(0, 1),
-                pick(1, 0),
-                pick(1, 0, 1),
-                pick(0, 1, 1),
-                pick(1, 1),
-            )
-
-        run = m.jit(run) if jitted else run
-        return [(y.weak_type, float(y)) for y in run(np.int32(1), x, weak)]
-
-    x, weak = jax.numpy.float32(3), jax.numpy.full((), 2.0)
-    assert (x.weak_type, weak.weak_type) == (False, True)
-    assert results(ft, ft.lax, x, weak) == results(jax, jax.lax, x, weak)
 
 
 @pytest.mark.parametrize("m", [jax, ft])

@@ -7,7 +7,6 @@ must be what it makes of the other: values, dtypes, weak types, shapes and struc
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -39,18 +38,7 @@ def with_rule(w: World, reverse: bool) -> Function:
 
 # --- functions of a vector ------------------------------------------------------------------------
 
-FUNCTIONS: dict[str, Callable[[World], Function]] = {
-    "several results": lambda w: (
-        lambda x: {"a": w.np.sin(x)[:2], "rank": w.np.argsort(x), "one": 2.0 * w.np.ones(()), "x": x}
-    ),
-    "a while loop": lambda w: (
-        lambda x: w.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, w.np.sin(c[1]) * x), (0, x))
-    ),
-    "a branch": lambda w: lambda x: w.lax.cond(x[0] > 0, lambda y: w.np.sin(y) * x, lambda y: y * y, x),
-    "its own gradient": lambda w: lambda x: w.top.grad(lambda y: w.np.sum(w.np.sin(y) ** 3))(x),
-    "a jvp rule": lambda w: lambda x: with_rule(w, False)(x) * x,
-    "calls": lambda w: lambda x: w.top.jit(lambda y: w.np.sin(y) * x)(w.top.jit(w.np.cos)(x)),
-}
+FUNCTIONS = functions(TABLES / "inside_jax.txt", "functions", "w", globals())
 
 
 def loss(fun: Function) -> Function:

@@ -1,4 +1,4 @@
-"""take, take_along_axis, nonzero; wrong indices; dynamic masks."""
+"""Products at places, dynamic masks, arrays from outside."""
 
 from __future__ import annotations
 
@@ -10,24 +10,8 @@ import numpy as np
 import pytest
 
 import functrans as ft
-import functrans.numpy as fnp
-from tests.parity.indices import MASK2, I, data
+from tests.parity.indices import I, data
 from tests.support.closeness import assert_close
-
-
-def test_nonzero():
-    x = jnp.asarray(MASK2.astype(int) * 3)
-    assert_close(fnp.nonzero(x), jnp.nonzero(x), 0)
-    hows: list[Any] = [{"size": n, "fill_value": f} for n in (0, 3, 7, 12) for f in (None, -1, (7, -2))]
-
-    def run(library: Any, x: Any) -> list[Any]:
-        return [library.nonzero(x, **how) for how in hows]
-
-    assert_close(ft.jit(run, static_argnums=0)(fnp, x), jax.jit(run, static_argnums=0)(jnp, x), 0)
-    assert_close(fnp.nonzero(x, size=7, fill_value=-1), jnp.nonzero(x, size=7, fill_value=-1), 0)
-    both = jnp.stack([x, x.T.reshape(5, 4)])
-    ours = ft.jit(ft.vmap(lambda x: fnp.nonzero(x, size=8, fill_value=-1)))(both)
-    assert_close(ours, jax.vmap(lambda x: jnp.nonzero(x, size=8, fill_value=-1))(both), 0)
 
 
 def test_products_at_places_that_may_be_one_are_not_differentiated():

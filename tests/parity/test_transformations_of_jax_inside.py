@@ -10,7 +10,7 @@ from jax.experimental import sparse
 
 import functrans as ft
 from tests.support.closeness import assert_close
-from tests.support.tables import TABLES, functions
+from tests.support.tables import TABLES, functions, rows
 
 pytestmark = pytest.mark.smoke
 
@@ -78,25 +78,9 @@ def test_integers_get_gradients_without_values():
     ft.jit(kind)(3)
 
 
-@pytest.mark.parametrize(
-    ("f", "error", "words"),
-    [
-        (lambda x: jax.grad(jnp.sin)(x), TypeError, "scalar-output"),
-        (lambda x: jax.grad(loss)(x.astype(int)), TypeError, "int32"),
-        (lambda x: jax.grad(loss, argnums=1)(x), TypeError, "argnums=1"),
-        (lambda x: jax.grad(lambda x: loss(x) * 1j)(x), TypeError, "complex"),
-        (lambda x: jax.value_and_grad(loss, has_aux=True)(x), TypeError, "aux"),
-        (lambda x: jax.vmap(lambda a: a, out_axes=None)(x), ValueError, "axis spec None"),
-        (lambda x: jax.vmap(lambda a: a, out_axes=3)(x), ValueError, "out of bounds"),
-        (lambda x: jax.vmap(lambda a: "text")(x), TypeError, "text"),
-        (lambda x: jax.vmap(lambda a, b: a)(x, x.T), ValueError, "inconsistent sizes"),
-        (lambda x: jax.vmap(lambda a: a, in_axes=2)(x), ValueError, "rank"),
-        (lambda x: jnp.einsum("ij,jk", x, x), ValueError, "j"),
-        (lambda x: jnp.einsum("ij,ij->k", x, x), ValueError, "k"),
-        (lambda x: jnp.einsum("ij", x, out=x), NotImplementedError, "out"),
-    ],
-)
-def test_misuse(f, error, words):
+@pytest.mark.parametrize("row", rows(TABLES / "jax_inside.txt", "wrong transformations"))
+def test_misuse(row):
+    f, error, words = row.function("x", globals()), eval(row.fields[0]), row.fields[1]
     with pytest.raises(error, match=words):
         f(X)
     for how in (ft.jit, ft.make_ir):

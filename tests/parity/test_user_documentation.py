@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jax_numpy
@@ -17,24 +15,13 @@ from jax.interpreters import ad, batching
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from tests.support.tables import TABLES, functions
 
 pytestmark = pytest.mark.smoke
 
 ROWS = np.arange(5)
 CUBE = np.arange(24.0, dtype=np.float32).reshape(2, 4, 3)
-WINDOWS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "rows": lambda rows, cube, i: rows[jax.ds(i, 2)],
-    "every second row": lambda rows, cube, i: rows[jax.ds(i, 2, 2)],
-    "with a number": lambda rows, cube, i: cube[0, jax.ds(i, 2), 1:],
-    "with numbers on both sides": lambda rows, cube, i: cube[:, jax.ds(i, 2), 1],
-    "behind an ellipsis": lambda rows, cube, i: cube[..., jax.ds(i, 1)],
-    "with an array": lambda rows, cube, i: cube[np.array([0, 1, 1]), jax.ds(i, 2), 0],
-    "set": lambda rows, cube, i: rows.at[jax.ds(i, 2)].set(9),
-    "add": lambda rows, cube, i: cube.at[0, :, jax.ds(i, 2)].add(1.0),
-    "of a concrete array": lambda rows, cube, i: jax_numpy.arange(7)[jax.ds(i, 3)],
-    "set in a concrete array": lambda rows, cube, i: jax_numpy.arange(7).at[jax.ds(i, 3)].set(0),
-    "known": lambda rows, cube, i: rows[jax.ds(1, 2)] + i,
-}
+WINDOWS = functions(TABLES / "transformations.txt", "windows at computed starts", "rows, cube, i", globals())
 
 
 def test_windows_at_computed_starts():

@@ -15,6 +15,7 @@ from jax.experimental.jet import jet as jax_jet
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
+from tests.support.tables import TABLES, functions
 
 pytestmark = pytest.mark.smoke
 
@@ -146,25 +147,7 @@ def with_rule(kind):
     return lambda x: f(x).sum()
 
 
-SYMBOLIC = {
-    "grad": lambda m: m.grad(mean_square),
-    "value_and_grad": lambda m: m.value_and_grad(m.jit(mean_square)),
-    "gradients by row": lambda m: m.vmap(m.grad(mean_square)),
-    "hessians by row": lambda m: m.vmap(m.hessian(mean_square)),
-    "grad of a captured array": lambda m: lambda x: m.grad(lambda w: mean_square(x * w))(2.0),
-    "jvp": lambda m: lambda x: m.jvp(mean_square, (x,), (x,)),
-    "vjp": lambda m: lambda x: m.vjp(mean_square, x)[1](1.0),
-    "linearize": lambda m: lambda x: m.linearize(mean_square, x)[1](x),
-    "linear_transpose": lambda m: lambda x: m.linear_transpose(lambda y: 2 * y, x)(x),
-    "checkpoint": lambda m: m.grad(m.checkpoint(mean_square)),
-    "scan": lambda m: m.grad(lambda x: m.lax.scan(lambda c, _: (c * x, c), x, None, 3)[1].sum()),
-    "fori_loop": lambda m: lambda x: m.lax.fori_loop(0, 3, lambda i, c: c * 2, x),
-    "while_loop": lambda m: lambda x: m.lax.while_loop(lambda c: c.sum() < 99, lambda c: c * 2, x),
-    "cond": lambda m: m.grad(lambda x: m.lax.cond(x.sum() > 0, mean_square, lambda x: x.sum(), x)),
-    "custom_vjp": lambda m: m.grad(with_rule(m.custom_vjp)),
-    "custom_jvp": lambda m: m.grad(with_rule(m.custom_jvp)),
-    "reshape": lambda m: lambda x: m.jit(lambda x: jax.numpy.cumsum(x, 0))(x).reshape(-1),
-}
+SYMBOLIC = functions(TABLES / "transformations.txt", "symbolic sizes", "m", globals())
 
 
 def test_transformations_of_symbolic_sizes():
@@ -201,39 +184,17 @@ def test_taylor_mode_of_jax(own):
 # --- control flow ---------------------------------------------------------------------------------
 
 
-def test_jit_disabled_by_either_library():
+def test_jit_disabled():
     def branch(x):
         return x * 2 if x > 0 else x
 
     def loops(m):
         return lambda x: m.lax.scan(lambda c, _: (branch(c), None), x, None, 3)[0]
 
-    for disable in (jax.disable_jit, ft.disable_jit):
-        with disable():
-            assert ft.grad(ft.jit(branch))(1.0) == 2
-            assert ft.grad(loops(jax))(1.0) == ft.grad(loops(ft))(1.0) == ft.jit(loops(jax))(1.0) == 8
-            assert ft.grad(lambda x: jax.lax.cond(x > 0, branch, branch, x))(1.0) == 2
-
-
-def test_products_over_no_rows():
-    x = np.zeros((0, 3), "float32")
-    for passes in (None, ()):
-        np.testing.assert_array_equal(ft.jit(lambda x: x.T @ x, passes=passes)(x), np.zeros((3, 3)))
-
-    def loss(w):
-        return jax.numpy.sum(jax.numpy.tanh(x @ w) ** 2)
-
-    np.testing.assert_array_equal(ft.jit(ft.grad(loss))(np.ones((3, 2), "float32")), np.zeros((3, 2)))
-
-
-def test_unroll_zero_is_all_steps():
-    for library in (ft, jax):
-        total = library.lax.scan(lambda c, x: (c + x, None), 0.0, np.arange(4.0, dtype="f"), unroll=0)
-        assert total[0] == 6.0
-        assert library.lax.fori_loop(0, 4, lambda i, c: c + i, 0, unroll=0) == 6
-        assert library.lax.scan(lambda c, _: (c, None), 1.0, None, length=0, unroll=0)[0] == 1.0
-    program = ft.make_ir(lambda x: lax.scan(lambda c, _: (c * x, None), x, None, 4, unroll=0))(2.0)
-    assert "unroll=4" in str(program)
+    with jax.disable_jit():
+        assert ft.grad(ft.jit(branch))(1.0) == 2
+        assert ft.grad(loops(jax))(1.0) == ft.grad(loops(ft))(1.0) == ft.jit(loops(jax))(1.0) == 8
+        assert ft.grad(lambda x: jax.lax.cond(x > 0, branch, branch, x))(1.0) == 2
 
 
 def test_custom_vmap_of_numbers_gives_arrays():
@@ -316,20 +277,19 @@ def test_64_bit_arrays_outlive_their_flag():
     np.testing.assert_allclose(ft.vmap(lambda v: jnp.sin(v) * 2)(x), 2 * np.sin(np.arange(3.0)))
 
 
-@pytest.mark.parametrize("tolerance", [0.1, jnp.float32(0.1)])
-def test_an_argument_that_a_rule_of_jaxs_closes_over(tolerance):
-    x = np.eye(2, dtype="float32") * 2
-    ours, theirs = [lambda m, n=n: n.linalg.pinv(m, rtol=tolerance).sum() for n in (jnp, jax.numpy)]
-    want = jax.grad(theirs)(x)
-    for found in (ft.grad(ours)(x), ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x)):
-        np.testing.assert_allclose(found, want, rtol=1e-5)
+CONSTANTS = {  # a function of x, by a numpy n, with constants; an argument
+    "that a rule of JAX's closes over": (lambda n, m: n.linalg.pinv(m, rtol=0.1).sum(), jnp.eye(2) * 2),
+    "of JAX's, too": (lambda n, m: n.linalg.pinv(m, rtol=jnp.float32(0.1)).sum(), jnp.eye(2) * 2),
+    "of a convolution": (lambda n, x: (n.poly(x) * np.arange(4.0)).sum(), jnp.arange(1.0, 4.0)),
+}
 
 
-def test_the_gradient_of_a_convolution_with_a_constant():
-    x = jnp.arange(1.0, 4.0)
-    ours, theirs = [lambda v, n=n: (n.poly(v) * np.arange(4.0)).sum() for n in (jnp, jax.numpy)]
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_gradients_with_constants_inside_of_rules_of_jaxs(name):
+    f, x = CONSTANTS[name]
+    ours, theirs = partial(f, jnp), partial(f, jax.numpy)
     want = jax.grad(theirs)(x)
-    for found in (ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
+    for found in (ft.grad(ours)(x), ft.jit(ft.grad(ours))(x), ft.jit(ft.grad(theirs))(x), ft.grad(theirs)(x)):
         np.testing.assert_allclose(found, want, rtol=1e-5)
 
 

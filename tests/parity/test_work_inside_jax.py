@@ -3,7 +3,6 @@ computed, the libraries they work in, what misuse is told."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ import pytest
 from jax.interpreters import partial_eval
 
 import functrans as ft
-from functrans import errors, trace
+from functrans import errors, trace  # noqa: F401  (read by the table)
 from functrans.backends import xla
 from functrans.ir.text import with_nested
 from tests.support.closeness import assert_close
+from tests.support.tables import TABLES, rows
 from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
 
 # --- effects --------------------------------------------------------------------------------------
@@ -136,21 +136,13 @@ def test_what_is_not_asked_for_is_not_computed(world):
     assert "exp" not in made
 
 
+NAMED = [f"save_{which}_these_names('layer')" for which in ("only", "anything_except")]
+
+
 @OURS
-@pytest.mark.parametrize(
-    "policy",
-    [
-        None,
-        "dots_saveable",
-        "everything_saveable",
-        ("save_only_these_names", "layer"),
-        ("save_anything_except_these_names", "layer"),
-    ],
-)
+@pytest.mark.parametrize("policy", ["None", "dots_saveable", "everything_saveable", *NAMED])
 def test_policies_of_checkpoint_see_the_operations(policy, world):
-    known = jax.checkpoint_policies
-    how = getattr(known, policy[0])(*policy[1:]) if isinstance(policy, tuple) else policy
-    how = getattr(known, how) if isinstance(how, str) else how
+    how = eval(policy, dict(vars(jax.checkpoint_policies)))
 
     def made(w: World) -> tuple[Any, list[str]]:
         grad = jax.grad(jax.checkpoint(w.jit(network(w)), policy=how))
@@ -175,56 +167,14 @@ def test_what_is_derived_is_kept_by_the_program(monkeypatch):
 # --- misuse ---------------------------------------------------------------------------------------
 
 
-WRONG: dict[str, tuple[type[Exception], str, Callable[[World], Any]]] = {
-    "a condition on a value of JAX's": (
-        jax.errors.TracerBoolConversionError,
-        "needs the concrete value of an array",
-        lambda w: jax.jit(w.top.grad(lambda x: x * x if x > 0 else x))(1.0),
-    ),
-    "a function that is not linear": (
-        errors.NotLinear,
-        "sin.* is not linear",
-        lambda w: jax.linear_transpose(w.jit(lambda x: w.np.sin(x)), X)(V),
-    ),
-    "a callback without derivative": (
-        errors.OpaqueCallback,
-        "custom_jvp",
-        lambda w: jax.grad(
-            w.jit(lambda x: w.top.pure_callback(np.sin, jax.ShapeDtypeStruct((), "float32"), x))
-        )(1.0),
-    ),
-    "an axis without a name": (
-        errors.UnboundAxis,
-        "'i'",
-        lambda w: jax.vmap(w.jit(lambda x: w.lax.psum(x, "i")))(X),
-    ),
-    "an axis that JAX gave another name": (
-        errors.UnboundAxis,
-        "in scope: 'devices' of size 1",
-        lambda w: jax.shard_map(
-            w.jit(lambda x: w.lax.psum(x, "i")),
-            mesh=jax.sharding.Mesh(jax.devices()[:1], ("devices",)),
-            in_specs=jax.P(),
-            out_specs=jax.P(),
-            check_vma=False,
-        )(X),
-    ),
-    "shapes that do not fit": (
-        errors.TypeMismatch,
-        "dot",
-        lambda w: jax.vmap(w.jit(lambda x: w.np.dot(x, V[:2])))(M),
-    ),
-}
-
-
 @OURS
 @pytest.mark.smoke
-@pytest.mark.parametrize("case", WRONG)
-def test_misuse(case, world):
-    kind, says, call = WRONG[case]
-    with pytest.raises(kind, match=says) as caught:
-        call(world)
-    assert Path(__file__).name in str(caught.value)
+@pytest.mark.parametrize("row", rows(TABLES / "inside_jax.txt", "misuse"), ids=lambda row: row.fields[0])
+def test_misuse(row, world):
+    _, kind, says, _ = row.fields
+    with pytest.raises(eval(kind), match=says) as caught:
+        row.function("w", globals())(world)
+    assert f"inside_jax.txt:{row.number}" in str(caught.value)
     assert_close(jax.grad(world.jit(lambda x: world.np.sin(x)))(0.0), jnp.float32(1))  # all is well
 
 

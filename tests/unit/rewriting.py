@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-import functrans as ft
-from functrans.ir import Program, check, parse, show
+from functrans.ir import Program, parse, show
 from functrans.passes import pipeline
 
 ALONE = {p.name: p.run for p in pipeline.TABLE}
 EXACT = {p.name: p.exact for p in pipeline.TABLE if p.exact is not None}
-
-
-def rewritten(name: str, before: str, **options: Any) -> Program:
-    program = parse(before)
-    check(program)
-    made = getattr(ft.passes, name)(program, **options)
-    check(made)
-    assert made.in_types == program.in_types
-    assert made.out_types == program.out_types
-    return made
 
 
 def body(program: Program) -> list[str]:
@@ -45,7 +33,9 @@ def inputs_of(text: str) -> str:
 
 def read(text: str, inputs: str) -> Program:
     """A program of lines `a = sin x; return a`, with the types that follow from those of its inputs,
-    `x: f32[3], y: i32[2]`."""
+    `x: f32[3], y: i32[2]`; or one that is written out."""
+    if text.startswith("program"):
+        return parse(text)
     types = dict(re.findall(r"(\w+): ([^ ]+?)(?:, |$)", inputs))
     lines = []
     for line in text.split("; "):

@@ -36,17 +36,7 @@ def test_an_elementwise_operation_is_one_line_and_one_row(tmp_path: Path):
         with (tmp_path / file).open("a") as text:
             text.write(line)
     table = "tests/matrix/test_primitives.py"
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        table,
-        "-k",
-        "sine_of_sine or row",
-    ]
+    words = [sys.executable, *f"-m pytest -q -p no:cacheprovider {table} -k".split(), "sine_of_sine or row"]
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -124,14 +125,6 @@ def test_per_example_gradients(model, dtype, monkeypatch):
         try_model(model, way, dtype, compiled=False)
 
 
-@pytest.mark.parametrize(
-    ("model", "way"), [("mlp", "by_einsum"), ("embeddings", "inside"), ("tied", "noise")]
-)
-def test_compiled(model, way, monkeypatch):
-    chosen(monkeypatch, Everything)
-    try_model(model, way, "float32", compiled=True)
-
-
 @pytest.mark.heavy
 @pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -152,10 +145,7 @@ def shapes_made(program: Program) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize(
     ("model", "way"),
-    [
-        *zip(LARGE, ["by_tensordot", "by_product", "by_einsum", "inside", "by_layer"], strict=True),
-        ("mlp", "scanned"),
-    ],
+    [*zip(LARGE, itertools.cycle(["by_tensordot", "by_product"]), strict=False), ("mlp", "scanned")],
 )
 def test_no_gradient_of_an_example_is_made(model, way):
     loss, *args = LARGE[model](np.random.default_rng(0))

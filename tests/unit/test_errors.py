@@ -79,9 +79,3 @@ def test_the_gradient_of_a_variance_without_degrees_of_freedom_is_zero():
     for degrees in (2, 3, np.int32(2)):
         found = ft.grad(lambda x, degrees=degrees: ft.numpy.var(x, ddof=degrees))(np.ones(2, "float32"))
         np.testing.assert_array_equal(found, [0, 0])
-
-
-def test_functions_of_shapes_return_integers():
-    layout = ("NCHW", "OIHW", "NCHW")
-    assert ft.lax.conv_general_permutations(layout) == jax.lax.conv_general_permutations(layout)
-    assert ft.lax.reduce_window_shape_tuple((8, 8), (2, 2), (1, 1), ((0, 0), (0, 0))) == (7, 7)

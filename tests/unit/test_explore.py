@@ -120,7 +120,6 @@ def power(x: Any, n: int, mode: str = "sum") -> Any:
     return getattr(x**n, mode)()
 
 
-MAPPED = ft.vmap(ft.grad(loss), (None, 0))
 TRACED = ["source", "traced", "optimized", "StableHLO"]
 MORE = {  # a function, arguments, the names of the stages
     "vmap": (

@@ -131,14 +131,6 @@ def test_promotion_of_ranks_may_be_forbidden(f: Callable[[Any, Any], Any]):
         run(A, B)
 
 
-def test_a_nested_function_is_traced_for_each_setting():
-    layer = ft.jit(lambda x, y: x + y)
-    outer = ft.jit(lambda x, y: layer(x, y) * 1)
-    outer(B, INTS)
-    with jax.numpy_dtype_promotion("strict"), pytest.raises(errors.ImplicitPromotion):
-        ft.jit(lambda x, y: layer(x, y) * 2)(B, INTS)
-
-
 def test_the_body_of_a_loop_is_traced_for_each_setting():
     def body(c, _):
         return c + jax.random.uniform(jax.random.key(0), (3,)), None

@@ -1,5 +1,5 @@
 """`interop.from_jax`: signatures, static arguments, errors, programs, rules of the user's, calls of
-Python, keys. The functions themselves are compared in test_from_jax_table.py.
+Python, keys. The functions themselves: `matrix/test_libraries.py` and `parity/tables/jax_inside.txt`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from jax.experimental import io_callback
 import functrans as ft
 from functrans.interop import from_jax
 from functrans.interop.jaxprs import walk
-from tests.parity.test_from_jax_table import I, K, V, X, Y
 
 pytestmark = pytest.mark.smoke
+
+X = np.linspace(0.2, 1.7, 6, dtype=np.float32).reshape(2, 3)
+Y = np.array([[0.5, -1.5, 2.5], [1.0, 0.25, -0.75]], np.float32)
+V = np.array([0.3, -1.2, 2.0, 0.7], np.float32)
+I = np.array([[3, -1, 4], [1, -5, 9]], np.int32)  # noqa: E741
+K = np.array([2, 0, 1], np.int32)
 
 # --- signatures -----------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as fnp
-from functrans.api.programs import make_ir
 from tests.support.closeness import assert_close
 from tests.support.tables import TABLES, functions
 
@@ -139,18 +138,12 @@ def test_a_nested_function_is_emitted_once():
     assert text.count("call @") == 3
 
 
-# --- eval_shape, make_ir --------------------------------------------------------------------------
+# --- eval_shape ----------------------------------------------------------------------------------
 
 
 def test_eval_shape_computes_nothing():
     huge = ft.ShapeDtypeStruct((1 << 20, 1 << 20), "float32")
     assert ft.eval_shape(lambda x: fnp.sum(x @ x, 0), huge).shape == (1 << 20,)
-
-
-def test_make_ir_takes_static_arguments():
-    program = make_ir(lambda x, n: x * len(n), static_argnums=1)(X, "ab")
-    assert len(program.inputs) == 1
-    assert_close(ft.interpret(program, X), [X * 2])
 
 
 # --- misuse ---------------------------------------------------------------------------------------

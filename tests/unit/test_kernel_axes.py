@@ -12,10 +12,11 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import errors, lax
+from functrans import errors, lax  # noqa: F401  (read by the table)
 from functrans.passes import kernel_axes
 from tests.support.closeness import assert_close
-from tests.unit.test_kernels import repeated
+from tests.support.tables import functions
+from tests.unit.test_kernels import LOOPS, repeated
 
 N = kernel_axes.SHORT
 ROW = np.linspace(-1, 1, N, dtype="float32")
@@ -47,42 +48,12 @@ def test_joined_rows_have_none():
     assert f"f32[3,{N},1]" in axes(repeated(lambda i, x: jnp.roll(x, 1, 0) * 2), MATRIX)
 
 
-WORK: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "elements": (repeated(lambda i, x: jnp.where(x > 0, jnp.tanh(x), x * x) + i), MATRIX),
-    "rows and columns": (repeated(lambda i, x: x - x.mean(1, keepdims=True) * x.max(0)), MATRIX),
-    "places": (repeated(lambda i, x: x.at[1, i].set(x[0, i + 1]).at[:, i].add(x[:, 0])), MATRIX),
-    "gathers": (repeated(lambda i, x: x[:, jnp.argsort(x[0])] + x[jnp.argmax(x[:, i])]), MATRIX),
-    "transposed": (repeated(lambda i, x: (x.T * np.arange(3.0)).reshape(-1, N)[:3] * 0.5), MATRIX),
-    "rows in a scan": (lambda x: lax.scan(lambda c, v: (c + v, (c * v, v[0])), x[0], x), MATRIX),
-    "numbers in a scan": (lambda x: lax.scan(lambda c, v: (c + v, c * v), x[0], x), ROW),
-    "a condition": (
-        lambda x: lax.while_loop(lambda s: jnp.sum(s) < 50, lambda s: jnp.abs(s) * 1.5 + 0.1, x),
-        ROW,
-    ),
-    "branches": (
-        repeated(lambda i, x: lax.cond(x[0, 0] > 0, lambda x: x * 0.5, lambda x: x + ROW, x)),
-        MATRIX,
-    ),
-    "loops in loops": (
-        repeated(lambda i, x: lax.map(lambda v: lax.fori_loop(0, 3, lambda j, v: jnp.sin(v) + j, v), x)),
-        MATRIX,
-    ),
-    "solutions": (repeated(lambda i, x: 9 * jnp.linalg.solve(x @ x.T + 9 * jnp.eye(3), x), 99), MATRIX),
-    "a factor": (
-        lambda x: lax.map(lambda s: jnp.linalg.cholesky(x.T @ x + s * jnp.eye(N)), jnp.arange(1.0, 300.0)),
-        MATRIX,
-    ),
-    "keys": (
-        lambda x: lax.map(lambda k: ft.random.normal(k, (N,)), ft.random.split(ft.random.key(0), 4)),
-        ROW,
-    ),
-    "gradient": (ft.grad(lambda x: jnp.sum(repeated(lambda i, x: jnp.sin(x) * x.sum(0))(x))), MATRIX),
-}
+WORK = functions(LOOPS, "rows with another axis", "", globals())
 
 
 @pytest.mark.parametrize("name", WORK)
 def test_results_stay(name: str, monkeypatch: pytest.MonkeyPatch):
-    f, x = WORK[name]
+    f, x = WORK[name]()
     found, text = ft.jit(f)(x), kernel(f, x)
     monkeypatch.setattr(kernel_axes, "SHORT", kernel_axes.LONG + 1)
     ft.clear_caches()

@@ -6,9 +6,11 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,9 +25,11 @@ from functrans.interop import from_jax
 from functrans.passes import kernels
 from functrans.primitives.indexing.sorting import Sort
 from tests.support.closeness import assert_close
+from tests.support.tables import functions
 
 pytestmark = pytest.mark.smoke
 
+LOOPS = Path(__file__).with_name("loops.txt")
 X = np.linspace(-1, 1, 4, dtype="float32")
 M = (np.eye(4) + 0.1 * np.arange(16).reshape(4, 4)).astype("float32")
 MANY = np.ones((80, 60), "float32")
@@ -59,84 +63,14 @@ def repeated(step: Callable[[Any, Any], Any], n: int = 9) -> Callable[[Any], Any
     return lambda x: lax.fori_loop(0, n, lambda i, x: step(i, x), x)
 
 
-CHOSEN: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "scan": (simulated, X),
-    "fori_loop": (repeated(lambda i, x: jnp.sin(x) + i), X),
-    "while_loop": (lambda x: lax.while_loop(lambda x: x[0] < 3, lambda x: x + 0.5, x), X),
-    "map": (lambda x: lax.map(lambda v: jnp.exp(v) * x, x), X),
-    "a product": (repeated(lambda i, x: jnp.tanh(x @ M)), M),
-    "a solution": (repeated(lambda i, x: jnp.linalg.solve(M, x)), X),
-    "a factor": (repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T + M @ M.T), 99), M),
-    "a determinant": (repeated(lambda i, x: x / (1 + jnp.linalg.det(x)), 99), M),
-    "branches": (repeated(lambda i, x: lax.cond(i < 3, jnp.sin, jnp.cos, x)), X),
-    "a place in a large array": (repeated(lambda i, x: x.at[i].set(x[i + 1] + 1)), MANY),
-    "pivots": (
-        lambda x: lax.map(lambda x: lax.linalg.lu_pivots_to_permutation(lax.linalg.lu(x)[1], 5), x),
-        np.random.default_rng(0).normal(size=(120, 2, 4, 4)).astype("float32"),
-    ),
-    "many windows": (
-        repeated(lambda i, x: x.at[np.arange(40) % 7 * 9, 2:].add(x[:40, :58] * 0.1, mode="drop")),
-        MANY[:60],
-    ),
-    "windows of examples": (
-        ft.vmap(repeated(lambda i, x: x.at[jnp.int32(x[:2] * 4)].multiply(np.float32([0.5, 2])), 999)),
-        np.sin(np.arange(200, dtype="float32")).reshape(40, 5),
-    ),
-    "what has no elements": (
-        lambda x: lax.scan(lambda c, _: ((c[0] * 0.9 + jnp.sum(c[1]), c[1] * 2), c[1]), (x, x[:0]), None, 9),
-        X,
-    ),
-    "draws": (lambda x: lax.map(lambda k: ft.random.normal(k, (3,)), KEYS), X),
-    "an order of few": (repeated(lambda i, x: x[jnp.argsort(x)] * 0.9), X),
-    "a loop in a loop": (repeated(lambda i, x: lax.fori_loop(0, 3, lambda j, x: x * 0.9, x)), X),
-    "one of many operations": (repeated(lambda i, x: x * 0.5), np.ones(kernels.SMALL, "float32")),
-    "many sums of few": (
-        repeated(lambda i, x: x * 0.5 + jnp.tanh(x @ x[0])[:, None]),
-        np.linspace(-1, 1, kernels.SMALL, dtype="float32").reshape(-1, 16),
-    ),
-}
+CHOSEN = functions(LOOPS, "one kernel", "", globals())
 
-LEFT: dict[str, tuple[Callable[[Any], Any], Any, str]] = {
-    "a large product": (repeated(lambda i, x: x @ x.T @ x), MANY, "dot_general works on"),
-    "many elements": (repeated(lambda i, x: x * 0.5), MANY, "mul works on 4800 elements"),
-    "a sum of many": (
-        repeated(lambda i, x: x + jnp.sum(x)),
-        np.ones(kernels.SMALL, "float32"),
-        "reduce_sum works on 4096 elements",
-    ),
-    "a sort of many": (
-        repeated(lambda i, x: jnp.sort(x) + i),
-        np.ones(41, "float32"),
-        "sort calls a library",
-    ),
-    "sorts of many rows": (
-        repeated(lambda i, x: jnp.sort(x) + i, 300),
-        np.ones((40, 40), "float32"),
-        "sort works on 8000 elements",
-    ),
-    "a transform": (repeated(lambda i, x: jnp.abs(jnp.fft.fft(x))), X, "fft calls a library"),
-    "large factors": (
-        repeated(lambda i, x: jnp.linalg.cholesky(x @ x.T)),
-        np.eye(41, dtype="float32"),
-        "cholesky calls a library",
-    ),
-    "small floats": (
-        repeated(lambda i, x: x @ x),
-        np.eye(4, dtype="bfloat16"),
-        "dot_general calls a library",
-    ),
-    "an effect": (repeated(lambda i, x: (ft.debug.callback(lambda: None), x * 2)[1]), X, "debug_callback"),
-    "keys of another generator": (
-        lambda x: lax.map(lambda k: ft.random.normal(k), ft.random.split(ft.random.key(1, impl="rbg"), 5)),
-        X,
-        "keys of another generator",
-    ),
-}
+LEFT = functions(LOOPS, "no kernel", "", globals())
 
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_loops_of_small_operations_are_kernels(name: str):
-    f, x = CHOSEN[name]
+    f, x = CHOSEN[name]()
     assert count_kernels(f, x) == 1
     assert_close(ft.tree.leaves(ft.jit(f)(x)), by_numpy(f, x), 1e-4)
     assert [obstacle for _, obstacle, _ in ft.passes.explain(f)(x).loops] == [None]
@@ -144,11 +78,11 @@ def test_loops_of_small_operations_are_kernels(name: str):
 
 @pytest.mark.parametrize("name", LEFT)
 def test_loops_that_are_left(name: str):
-    f, x, why = LEFT[name]
+    f, x, why = LEFT[name]()
     assert count_kernels(f, x) == 0
     (said,) = [str(obstacle) for _, obstacle, _ in ft.passes.explain(f)(x).loops]
     assert why in said
-    assert "test_kernels.py" in said
+    assert re.search(r"test_kernels\.py|loops\.txt", said)
 
 
 def test_a_loop_of_too_many_operations_may_hold_kernels(monkeypatch: pytest.MonkeyPatch):

@@ -14,6 +14,8 @@ import functrans.numpy as jnp
 from functrans import lax, random
 from functrans.passes import machines
 from tests.support.closeness import assert_close
+from tests.support.tables import functions
+from tests.unit.test_kernels import LOOPS
 
 W = np.float32([[0.3, -0.2], [0.1, 0.4], [0.2, 0.2]])
 TIMES = np.linspace(0, 1, 6, dtype=np.float32)
@@ -102,64 +104,19 @@ def mean(w: Any, x: Any) -> Any:
     return jnp.mean(ft.vmap(lambda x: summed(w, x))(x))
 
 
-PROGRAMS = {
-    "values and stacks": (mapped(lambda x: lax.scan(wave, x, TIMES)), (many(1000),)),
-    "blocks that overlap": (mapped(lambda x: lax.scan(wave, x, TIMES)), (many(521),)),
-    "gradient by lane": (mapped(ft.grad(lambda x: lax.scan(wave, x, TIMES)[1].sum())), (many(521),)),
-    "a prime number of lanes": (mapped(lambda x: lax.scan(wave, x, TIMES)[0]), (many(1031),)),
-    "gradient of a mean": (ft.grad(mean, (0, 1)), (W, many(512))),
-    "gradient of numbers of a vector": (
-        ft.grad(lambda p, x: jnp.mean(ft.vmap(lambda x: fitted(p, x))(x))),
-        (np.float32([0.3, 0.5, 0.7]), many(512)),
-    ),
-    "few lanes, two loops": (ft.grad(mean), (W, many(40))),
-    "keys": (mapped(lambda x, k: drawn(x, k)), (many(512), jax.random.split(jax.random.key(0), 512))),
-    "nested": (mapped(nested), (many(300),)),
-    "shapes": (mapped(shaped), (many(300),)),
-    "lanes last": (
-        lambda x: lax.scan(lambda x, t: (jnp.sin(x * t), x[0]), x, TIMES),
-        (np.ascontiguousarray(many(700).T),),
-    ),
-    "until each has converged": (lambda x, t: ft.vmap(newton, (0, None))(x, t), (many(521), 1e-4)),
-    "a counted loop": (lambda x, n: ft.vmap(counted, (0, None))(x, n), (many(521), 5)),
-    "tangents": (lambda w, x: ft.jvp(mean, (w, x), (w, x)), (W, many(512))),
-}
+PROGRAMS = functions(LOOPS, "block by block", "", globals())
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_blocks(name: str):
-    f, args = PROGRAMS[name]
+    f, args = PROGRAMS[name]()
     loops = ft.passes.explain(f)(*args).loops
     assert loops
     assert all(loop.is_by_blocks for loop in loops)
     assert_close(ft.jit(f)(*args), ft.jit(lambda *xs: f(*xs), cpu="plain")(*args), 1e-5)
 
 
-MIXED = {
-    "the mean over lanes": lambda x: lax.scan(lambda x, t: (x - t * jnp.mean(x, 0), x[0]), x, TIMES),
-    "a neighbour": lambda x: lax.scan(lambda x, t: (jnp.roll(x, 1, 0) * t, x), x, TIMES),
-    "a part of the lanes": lambda x: lax.scan(lambda x, t: (x.at[3:400].add(t), None), x, TIMES),
-    "a running sum": lambda x: lax.scan(lambda x, t: (jnp.cumsum(x, 0) / 500 + t, None), x, TIMES),
-    "another order": lambda x: lax.scan(lambda x, t: (x[::-1] * t, None), x, TIMES),
-    "a sum that more is added to": lambda x: lax.scan(
-        lambda c, t: ((c[0] + t, c[1] + t + jnp.sum(c[0])), None), (x, jnp.float32(0)), TIMES
-    ),
-    "a sum that starts above 0": lambda x: lax.scan(
-        lambda c, t: ((c[0] + t, c[1] + jnp.sum(c[0])), None), (x, jnp.float32(1)), TIMES
-    ),
-    "all go on until the last has converged": lambda x: lax.while_loop(
-        lambda x: jnp.any(jnp.abs(x) > 1e-2), lambda x: x * 0.7, x
-    ),
-    "all count until the last has converged": lambda x: lax.while_loop(
-        lambda c: jnp.any(c[0] > 0.1),
-        lambda c: (jnp.where(c[0] > 0.1, c[0] / 2, c[0]), c[1] + 1),
-        (x[:, 0], 0),
-    ),
-    "another condition than that of the steps": lambda x: lax.while_loop(
-        lambda x: jnp.any(x > 0.1), lambda x: jnp.where(x > 0.05, x * 0.9, x), x[:, 0]
-    ),
-    "the sine of a sum": lambda x: lax.scan(lambda x, t: (x + t, jnp.sin(jnp.sum(x))), x, TIMES),
-}
+MIXED = functions(LOOPS, "mixed lanes", "x", globals())
 
 
 @pytest.mark.parametrize("name", MIXED)

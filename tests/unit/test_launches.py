@@ -239,6 +239,7 @@ def test_the_choice():
     assert turns(loop(many(100)), X) == [2]
     assert turns(loop(many(600)), X) == []
     assert turns(loop(jnp.sin, unroll=3), X) == [3]
+    assert turns(loop(jnp.sin, 4, unroll=0), X) == [4]
     assert turns(loop(ft.jit(jnp.sin)), X) == [4]
     assert turns(loop(jnp.sin), ft.ShapeDtypeStruct((2048, 2048), "float32")) == []
     assert turns(loop(lambda c: ft.debug.print("{}", c) or c), X) == []

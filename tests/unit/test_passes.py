@@ -12,7 +12,7 @@ import pytest
 import functrans as ft
 import functrans.lax as lax
 import functrans.numpy as fnp
-from functrans.ir import Equation, Program, Var, check, equal, parse, show
+from functrans.ir import Equation, Program, Var, check, parse, show
 from functrans.ir.text import with_nested
 from functrans.passes import pipeline
 from functrans.primitives.calls.jit import jit
@@ -64,97 +64,6 @@ def test_what_a_checkpoint_computes_again_stays():
     sines = [e for p in with_nested(program) for e in p.equations if e.primitive is sin]
     made = ft.passes.optimize(program, ("default",))
     assert len([e for p in with_nested(made) for e in p.equations if e.primitive is sin]) == len(sines)
-
-
-# --- loops ----------------------------------------------------------------------------------------
-
-LOOPS = {
-    "what nobody reads": (
-        "program (x: f32[], y: f32[], z: f32[4]) { "
-        "a: f32[], b: f32[], c: f32[4], d: f32[4] = scan[length=4, consts=0, carry=2] x y z { "
-        "program (e: f32[], f: f32[], g: f32[]) { "
-        "h: f32[] = mul e g; i: f32[] = sin f; return h, i, h, i } }; return a, c }",
-        """\
-program (a: f32[], b: f32[], c: f32[4]) {
-  d: f32[], e: f32[4] = scan[length=4, consts=0, carry=1] a c {
-    program (f: f32[], g: f32[]) { h: f32[] = mul f g; return h, h }
-  }
-  return d, e
-}""",
-    ),
-    "what no step changes": (
-        "program (x: f32[], y: f32[]) { "
-        "a: f32[], b: f32[] = scan[length=4, consts=0, carry=2] x y { "
-        "program (c: f32[], d: f32[]) { e: f32[] = mul c d; return e, d } }; return a, b }",
-        """\
-program (a: f32[], b: f32[]) {
-  c: f32[] = scan[length=4, consts=1, carry=1] b a {
-    program (d: f32[], e: f32[]) { f: f32[] = mul e d; return f }
-  }
-  return c, b
-}""",
-    ),
-    "not what is moved alone": (
-        "program (x: f32[], y: f32[3]) { a: f32[3] = scan[length=4, consts=1, carry=1] x y { "
-        "program (c: f32[], d: f32[3]) { e: f32[3] = broadcast_in_dim[shape=(3,), dimensions=()] c;"
-        " g: f32[3] = mul d e; return g } }; return a }",
-        None,
-    ),
-    "nothing from a loop of no steps": (
-        "program (x: f32[], y: f32[]) { a: f32[] = scan[length=0, consts=1, carry=1] y x { "
-        "program (c: f32[], d: f32[]) { e: f32[] = sin c; g: f32[] = mul d e; return g } }; "
-        "return a }",
-        None,
-    ),
-    "literals": (
-        "program (x: f32[]) { a: f32[] = scan[length=4, consts=1, carry=1] 2.0:f32[] x 3.0:f32[4] {"
-        " program (c: f32[], d: f32[], e: f32[]) { "
-        "f: f32[] = mul d c; g: f32[] = add f e; return g } }; return a }",
-        """\
-program (a: f32[]) {
-  b: f32[] = scan[length=4, consts=0, carry=1] a {
-    program (c: f32[]) {
-      d: f32[] = mul c 2.0:f32[]
-      e: f32[] = add d 3.0:f32[]
-      return e
-    }
-  }
-  return b
-}""",
-    ),
-    "while": (
-        "program (x: f32[], y: f32[]) { a: f32[], b: f32[], c: f32[] = "
-        "while[cond_consts=0, body_consts=1] y x y x { "
-        "cond: program (d: f32[], e: f32[], f: f32[]) { "
-        "g: f32[] = sin e; h: bool[] = lt d g; return h }; "
-        "body: program (i: f32[], j: f32[], k: f32[], l: f32[]) { m: f32[] = exp i; "
-        "n: f32[] = add j m; o: f32[] = add l 1.0:f32[]; return n, k, o } }; return a, b }",
-        """\
-program (a: f32[], b: f32[]) {
-  c: f32[] = exp b
-  d: f32[] = sin b
-  e: f32[] = while[cond_consts=1, body_consts=1] d c a {
-    cond: program (f: f32[], g: f32[]) { h: bool[] = lt g f; return h }
-    body: program (i: f32[], j: f32[]) { k: f32[] = add j i; return k }
-  }
-  return e, b
-}""",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", LOOPS)
-def test_loops(case):
-    before, after = LOOPS[case]
-    program = parse(before)
-    check(program)
-    made = ft.passes.loops(program)
-    check(made)
-    if after is None:
-        assert made is program
-    else:
-        assert show(made) == after
-        assert equal(parse(after), made)
 
 
 # --- calls ----------------------------------------------------------------------------------------

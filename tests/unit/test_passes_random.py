@@ -3,6 +3,7 @@ matrix/test_random_programs.py.)"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -76,11 +77,43 @@ WHOLE = [0, 1, -1, 2, 3, 7]
 P = ft.ir.PRIMITIVES
 
 
+Draw = Any
+
+
+def is_whole(x: Any) -> bool:
+    return dtype_class(x.dtype) in ("int", "uint")
+
+
+def converted(draw: Draw, x: Any, y: Any) -> Any:
+    """There and back."""
+    wide = draw(st.sampled_from(["float64", "int32", "uint8", "float32", "bfloat16"]))
+    return lax.convert_element_type(lax.convert_element_type(x, wide), x.dtype)
+
+
+OPERATIONS: dict[str, Callable[[Draw, Any, Any], Any]] = {
+    **{name: lambda _, x, y, name=name: P[name](x, y) for name in ("add", "sub", "mul", "max", "min")},
+    "div": lambda _, x, y: x if is_whole(x) else P["div"](x, y),
+    "neg": lambda _, x, y: P["neg"](x),
+    "abs": lambda _, x, y: x if dtype_class(x.dtype) == "uint" else P["abs"](x),
+    "power": lambda draw, x, y: P["integer_pow"](x, y=draw(st.integers(0, 3))),
+    "select": lambda _, x, y: P["select_n"](P["lt"](x, y), x, y),
+    "convert": converted,
+    "broadcast": lambda _, x, y: fnp.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else x,
+    "transpose": lambda draw, x, y: fnp.transpose(x, draw(st.permutations(range(x.ndim)))),
+    "slice": lambda _, x, y: x[::2] if x.ndim and x.shape[0] > 2 else x,
+    "sum": lambda draw, x, y: fnp.sum(x, axis=draw(st.integers(0, x.ndim - 1))) if x.ndim > 1 else x,
+    "flatten": lambda _, x, y: x.reshape(-1),
+    "largest": lambda _, x, y: fnp.max(x, axis=tuple(range(x.ndim - 1))),
+}
+KINDS = [
+    "add", "add", "sub", "sub", "mul", "mul", "mul", "neg", "neg", "div", "abs", "power", "max", "select",
+    "convert", "broadcast", "transpose", "slice", "sum", "flatten", "largest",
+]  # fmt: skip
+
+
 @st.composite
-def algebra(draw: Any, dtype: str, length: int) -> Program:
+def algebra(draw: Draw, dtype: str, length: int) -> Program:
     """A program of arithmetic, moves and conversions over one vector of special numbers."""
-    whole = dtype.startswith(("int", "uint"))
-    small = np.dtype(dtype)
 
     def trace(*given: Any) -> list[Any]:
         values = list(given)
@@ -89,8 +122,7 @@ def algebra(draw: Any, dtype: str, length: int) -> Program:
         return values[len(given) :][-3:]
 
     def literal(x: Any) -> Any:
-        number = draw(st.sampled_from(WHOLE if whole else LITERALS))
-        return fnp.full(x.shape, number, x.dtype)
+        return fnp.full(x.shape, draw(st.sampled_from(WHOLE if is_whole(x) else LITERALS)), x.dtype)
 
     def one(values: list[Any]) -> Any:
         x = draw(st.sampled_from(values))
@@ -98,41 +130,10 @@ def algebra(draw: Any, dtype: str, length: int) -> Program:
         y = literal(x) if draw(st.booleans()) else draw(st.sampled_from(same))
         if draw(st.booleans()):
             x, y = y, x
-        kind = draw(st.sampled_from(KINDS))
-        if kind in ("add", "sub", "mul", "max", "min"):
-            return P[kind](x, y)
-        if kind == "div":
-            return x if whole else P["div"](x, y)
-        if kind == "neg":
-            return P["neg"](x)
-        if kind == "abs":
-            return x if dtype.startswith("uint") else P["abs"](x)
-        if kind == "power":
-            return P["integer_pow"](x, y=draw(st.integers(0, 3)))
-        if kind == "select":
-            return P["select_n"](P["lt"](x, y), x, y)
-        if kind == "convert":
-            wide = draw(st.sampled_from(["float64", "int32", "uint8", "float32", "bfloat16"]))
-            there = lax.convert_element_type(x, wide)
-            return lax.convert_element_type(there, small)
-        if kind == "broadcast":
-            return fnp.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else x
-        if kind == "transpose":
-            return fnp.transpose(x, draw(st.permutations(range(x.ndim))))
-        if kind == "slice":
-            return x[::2] if x.ndim and x.shape[0] > 2 else x
-        if kind == "sum":
-            return fnp.sum(x, axis=draw(st.integers(0, x.ndim - 1))) if x.ndim > 1 else x
-        return x.reshape(-1) if kind == "flatten" else fnp.max(x, axis=tuple(range(x.ndim - 1)))
+        return OPERATIONS[draw(st.sampled_from(KINDS))](draw, x, y)
 
-    t = ft.ShapeDtypeStruct((len(SPECIAL),), small)
+    t = ft.ShapeDtypeStruct((len(SPECIAL),), np.dtype(dtype))
     return ft.make_ir(trace)(t, t)
-
-
-KINDS = [
-    "add", "add", "sub", "sub", "mul", "mul", "mul", "neg", "neg", "div", "abs", "power", "max", "select",
-    "convert", "broadcast", "transpose", "slice", "sum", "flatten", "largest",
-]  # fmt: skip
 
 
 def try_algebra(program: Program, dtype: str, compiled: bool = False) -> None:

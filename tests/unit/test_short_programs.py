@@ -16,7 +16,9 @@ from functrans import lax
 from functrans.backends import xla
 from functrans.backends.lowering import Lowering, asked, short
 from tests.support.closeness import assert_close
+from tests.support.tables import functions
 from tests.unit.test_blocking import diffused
+from tests.unit.test_kernels import LOOPS
 
 pytestmark = pytest.mark.smoke
 
@@ -50,51 +52,14 @@ def repeated(step: Callable[[Any], Any], n: int) -> Callable[[Any], Any]:
     return lambda x: lax.scan(lambda x, _: (step(x), None), x, None, length=n)[0]
 
 
-SHORT = {
-    "a mean": (lambda x: jnp.mean(x**2), normal(2000)),
-    "a gradient": (ft.grad(lambda x: jnp.sum(jnp.sin(x) ** 2)), normal(1000)),
-    "sums of rows": (lambda x: jnp.sum(jnp.exp(x), axis=1), normal(128, 128)),
-    "a policy": (policy, normal(64), normal(64, 64), normal(64, 64)),
-    "random numbers": (lambda key: jax.random.normal(key, (100,)), jax.random.PRNGKey(0)),
-    "an inverse": (lambda x: jnp.linalg.inv(x @ x.T + jnp.eye(6)), normal(6, 200)),
-    "a loop of small steps": (repeated(lambda x: jnp.sin(x) * x[::-1], 100), normal(1024)),
-    "a loop of unknown length": (
-        lambda x: lax.while_loop(lambda x: x.sum() < 3, lambda x: x + 0.5, x),
-        normal(1024),
-    ),
-    "a loop of solves": (
-        repeated(lambda x: jnp.cos(jnp.linalg.solve(3 * jnp.eye(6) + x / 8, x)), 20),
-        normal(6, 6),
-    ),
-    "operations on few numbers": (lambda x: [x := jnp.sort(x + i) for i in range(60)][-1], normal(4)),
-    "a call": (lambda x: ft.jit(jnp.tanh)(x) @ x, normal(3000)),
-}
+SHORT = functions(LOOPS, "run by the calling thread", "", globals())
 
-LONG = {
-    "few operations": (jnp.sin, normal(5)),  # which XLA itself has the calling thread run
-    "large arrays": (jnp.sin, normal(10**6)),
-    "large arrays that are moved": (lambda x: jnp.sin(x.T.reshape(-1)[::500]), normal(1000, 1000)),
-    "a step that moves large arrays": (repeated(lambda x: x[::-1].T, 100), normal(200, 200)),
-    "a step in a library": (repeated(lambda x: jnp.linalg.eigh(x + x.T)[1], 100), normal(20, 20)),
-    "large operands": (lambda x: x + 1, normal(400_000)),
-    "a window's own function": (
-        lambda x: lax.reduce_window(x, 0.0, lambda a, b: a + 2 * b, (3,), (1,), "SAME"),
-        normal(10**5),
-    ),
-    "a transform": (lambda x: jnp.fft.fft(x).real, normal(4096)),
-    "large products": (lambda x: x @ x, normal(256, 256)),
-    "a library": (lambda x: jnp.linalg.inv(x), normal(60, 60)),
-    "a sort": (jnp.sort, normal(5000)),
-    "many steps": (repeated(lambda x: jnp.sin(x) * x[::-1], 20_000), normal(128)),
-    "large steps": (repeated(lambda x: x @ x, 20), normal(128, 128)),
-    "large work beside a loop": (lambda x: (repeated(jnp.sin, 3)(x[0]), jnp.sin(x)), normal(1000, 100)),
-    "many small operations": (lambda x: [x := jnp.sort(x + i) for i in range(700)][-1], normal(4)),
-}
+LONG = functions(LOOPS, "run by other threads", "", globals())
 
 
 @pytest.mark.parametrize("case", SHORT)
 def test_short_programs(case: str, reasons: list[Any]):
-    f, *args = SHORT[case]
+    f, *args = SHORT[case]()
     run = ft.jit(f)
     found = run(*args)
     assert reasons == [short]
@@ -105,7 +70,7 @@ def test_short_programs(case: str, reasons: list[Any]):
 
 @pytest.mark.parametrize("case", LONG)
 def test_long_programs(case: str, reasons: list[Any]):
-    f, *args = LONG[case]
+    f, *args = LONG[case]()
     ft.jit(f).lower(*args)
     assert reasons == []
 
@@ -153,7 +118,7 @@ def test_results_are_there_when_a_call_returns(reasons: list[Any]):
 
 
 def test_a_call_does_not_wait_for_its_arguments(reasons: list[Any]):
-    long, run = ft.jit(lambda x: diffused(x, 50_000)), ft.jit(product)
+    long, run = ft.jit(lambda x: diffused(x, 20_000)), ft.jit(product)
     run(jnp.asarray(X))
     assert reasons == [short]
     x = long(X)

@@ -220,35 +220,6 @@ def test_python_runs_as_it_is_written():
         g(1.0)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_loops_and_branches_are_python(reverse):
-    seen = []
-
-    def body(carry, x):
-        seen.append(float(carry))
-        return carry * 2.0 + x["a"], {"s": carry, "t": x["a"] * carry}
-
-    def quiet(carry, x):
-        return carry * 2.0 + x["a"], {"s": carry, "t": x["a"] * carry}
-
-    def h(body, xs):
-        last, rows = lax.scan(body, 1.0, {"a": xs}, reverse=reverse)
-        last = lax.fori_loop(0, 3, lambda i, v: v + i, last)
-        last = lax.while_loop(lambda v: v < 50.0, lambda v: v * 3.0, last)
-        last = lax.cond(last > 0, lambda v: v + (seen.append(-1.0) or 1.0), lambda v: v / 0.0, last)
-        last = lax.switch(1, [lambda v: v, lambda v: v * 2.0], last)
-        return last, rows, lax.map(lambda x: x + len(seen) * 0.0, xs)
-
-    with ft.disable_jit():
-        plain = h(body, X)
-    assert len(seen) == 4
-    seen.clear()
-    usual = h(quiet, X)
-    for mine, other in zip(jax.tree.leaves(plain), jax.tree.leaves(usual), strict=True):
-        np.testing.assert_array_equal(mine, other)
-        assert (mine.dtype, mine.shape) == (other.dtype, other.shape)
-
-
 def test_functions_of_several_operations_without_jit():
     """They are not traced by JAX either, whose tracers our own rules do not know."""
     a, x = jnp.diag(jnp.array([2.0, -3.0, 4.0])), jnp.arange(-2.0, 3.0)

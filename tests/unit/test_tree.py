@@ -277,21 +277,26 @@ def test_a_mismatch_inside_a_function_that_is_mapped_is_its_own():
 class Checked:
     """A class whose constructor takes arrays and axes only."""
 
+    taken: type | tuple = (jax.Array, int)
+
     def __init__(self, x):
-        assert isinstance(x, (jax.Array, int)), x
+        assert isinstance(x, self.taken), x
         self.x = x
 
 
 jax.tree_util.register_pytree_node(Checked, lambda c: ((c.x,), None), lambda _, parts: Checked(*parts))
 
 
-def test_a_class_that_checks_its_arrays_is_built_of_arrays_only():
+def test_a_class_that_checks_its_arrays_is_built_of_arrays_only(monkeypatch):
     def step(c):
         return Checked(c.x + 1.0)
 
     one, lax = Checked(jax.numpy.arange(3.0)), ft.lax
     for axes in (0, (Checked(0),)):
         np.testing.assert_array_equal(ft.vmap(step, axes, Checked(0))(one).x, [1.0, 2.0, 3.0])
+    monkeypatch.setattr(Checked, "taken", jax.Array)
     assert lax.fori_loop(0, 2, lambda _, c: step(c), one).x.sum() == 9.0
     assert lax.while_loop(lambda c: c.x.sum() < 5.0, step, one).x.sum() == 6.0
     assert lax.cond(True, step, step, one).x.sum() == 6.0
+    last, each = lax.scan(lambda c, _: (step(c), c), one, None, length=2)
+    assert (last.x.sum(), each.x.sum()) == (9.0, 9.0)
