@@ -38,7 +38,7 @@ import numpy as np
 from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
-from functrans.passes.example_loops import ByExample, side_by_side
+from functrans.passes.example_loops import ByExample
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
@@ -86,7 +86,7 @@ def contract(program: Program) -> Program:
         if made is program:
             break
         program = common_subexpressions(made)  # the sums of a cluster often share their first steps
-    return side_by_side(program)
+    return program
 
 
 class WholeBatch:
