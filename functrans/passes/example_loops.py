@@ -24,8 +24,6 @@ from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import transpose
 from functrans.trace import literal
 
-NAME = "by_example"  # the name of the loops' programs
-
 
 class ByExample:
     """The loop for a sum of squares; NotSeparable if the equation is not one over a leading axis.
@@ -105,7 +103,7 @@ class ByExample:
                 return [max_(x, literal(0, self.type))]  # for its square root
             return [reduce_sum(mul(x, x), axes=tuple(range(len(self.type.shape))))]
 
-        return scanned(step, [], moved, self.length, NAME)[0]
+        return scanned(step, [], moved, self.length, "by_example")[0]
 
 
 def _keeps_first(e: Equation) -> bool:
