@@ -27,7 +27,6 @@ ghost clipping (Li et al. 2022, arXiv:2110.05679); here they are instances of on
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,10 +34,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from functrans.ir.program import Equation, Literal, Origin, Program, Var, renamed, renamed_all
+from functrans.ir.program import Equation, Origin, Program, Var, renamed, renamed_all
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.contraction_order import Order, Plan
-from functrans.passes.example_loops import ByExample, side_by_side
+from functrans.passes.example_loops import ByExample
 from functrans.passes.loop_sums import accumulated
 from functrans.passes.machines import Machine, machine
 from functrans.passes.redundancy import common_subexpressions
@@ -72,9 +71,7 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 MOST_ROUNDS = 5
 _SINKS = frozenset([reduce_sum, dot_general, slice_])
 SOURCES = frozenset([dot_general, scatter, scatter_add])
-MANY = 8
 SEEN_THROUGH = POINTWISE | ALIASES
-MOST_ASKED = 8  # maximum number of operands followed for a factor
 
 
 @nested_pass
@@ -86,7 +83,7 @@ def contract(program: Program) -> Program:
         if made is program:
             break
         program = common_subexpressions(made)  # the sums of a cluster often share their first steps
-    return side_by_side(program)
+    return program
 
 
 class WholeBatch:
@@ -184,7 +181,6 @@ class _Search:
         sinks: dict[Equation, None] = {}
         reached: dict[Var, Var | None] = {v: None}  # value -> the value it was reached from
         stack = [v]
-        long = _sums_many(self.made_by[v])
         while stack:
             u = stack.pop()
             if u in values:
@@ -193,7 +189,7 @@ class _Search:
                 return self.refused(u, reached)
             values[u] = None
             for e in self.read_by[u]:
-                if self._is_seen_through(e) and not (long and self._is_masked(e, u)):
+                if self._is_seen_through(e):
                     near = [w for w in e.inputs if w is not u and self._may_join(w, u)]
                     for w in (e.outputs[0], *near):
                         stack.append(w)
@@ -227,30 +223,6 @@ class _Search:
         if e.primitive is select_n:
             return is_masked(self.made_by, e)
         return keeps_numbers(e) and e.params.get("y", 2) == 2
-
-    def _is_masked(self, e: Equation, u: Var) -> bool:
-        """Return whether a contraction is multiplied by a value that varies along all of its axes.
-        The sum over k of a[m,k] b[k,n] c[m,n] takes m k n products in any order, so nothing can be
-        gained."""
-        if e.primitive is not mul and e.primitive is not div:
-            return False
-        return any([w is not u and self._varies(w, u.type.size) for w in e.inputs])
-
-    def _varies(self, w: Any, size: int) -> bool:
-        """Return whether a value, or a factor or term of it, is of this size without a sum."""
-        todo = [w]
-        for _ in range(MOST_ASKED):
-            if not todo:
-                break
-            w = todo.pop()
-            if w.__class__ is Literal or w.type.size < size:
-                continue
-            e = self.made_by.get(w)
-            if e is None or not (_is_source(e) or e.primitive in SEEN_THROUGH):
-                return True
-            if not _is_source(e):
-                todo += e.inputs
-        return False
 
     def _may_join(self, v: Any, u: Var) -> bool:
         """Return whether a value is, as u is, large and removable."""
@@ -348,15 +320,6 @@ def _is_source(e: Equation) -> bool:
     if dtype_class(dtype) != "float" or (dtype.itemsize < 4 and dtype != BFLOAT16):
         return False  # integers have no inverses; other narrow floats have a smaller range
     return plain_dot(e) if e.primitive is dot_general else adds_rows(e)
-
-
-def _sums_many(e: Equation) -> bool:
-    """Return whether an equation is a contraction dominated by its products, not its bytes."""
-    if e.primitive is not dot_general:
-        return False
-    lhs, out = e.params["lhs"], e.params["out"]
-    sizes = zip(lhs, e.inputs[0].type.shape, strict=True)
-    return math.prod([n for name, n in sizes if name not in out]) >= MANY
 
 
 def _cost(m: Machine, e: Equation) -> float:

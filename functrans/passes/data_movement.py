@@ -108,22 +108,11 @@ def _transpose(w: Rewriter, e: Equation) -> Any:
     return moved(w, broadcast_in_dim, inner.inputs[0], shape=shape, dimensions=dimensions)
 
 
-_LAYOUT = frozenset([reshape, squeeze, broadcast_in_dim])
-
-
-def _is_layout(w: Rewriter, x: Any) -> bool:
-    """Return whether a value is one that the rules below match. Most are not."""
-    by = w.made_by.get(x)
-    return by is not None and by.primitive in _LAYOUT
-
-
 def _reshape(w: Rewriter, e: Equation) -> Any:
     """Rewrite a reshape or a squeeze."""
     (x,), shape = e.inputs, e.outputs[0].type.shape
     if x.type.shape == shape:
         return x
-    if not _is_layout(w, x):
-        return None
     inner = w.made(x, reshape) or w.made(x, squeeze)
     if inner is not None:
         return moved(w, reshape, inner.inputs[0], shape=shape)
@@ -147,8 +136,6 @@ def _broadcast(w: Rewriter, e: Equation) -> Any:
     (x,), shape, dimensions = e.inputs, e.params["shape"], e.params["dimensions"]
     if x.type.shape == shape:
         return x
-    if not _is_layout(w, x):
-        return None
     inner = w.made(x, broadcast_in_dim)
     if inner is not None:
         first = tuple([dimensions[d] for d in inner.params["dimensions"]])

@@ -30,9 +30,6 @@ class Everything(MODULE._Search):
             return None
         return sinks
 
-    def _is_masked(self, e: Any, u: Any) -> bool:
-        return False
-
 
 class Loops(Everything):
     """The same, one example after the other where that can be done."""

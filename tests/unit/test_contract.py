@@ -117,6 +117,25 @@ def test_outer_products_are_not_made_on_any_platform(platform):
     assert all([v.type.ndim < 3 for e in made.equations for v in e.outputs])
 
 
+def test_gradients_of_long_examples_stay_out_of_memory():
+    """A private step of two layers over long sequences: loops by Gram matrices, a sixth of the memory."""
+
+    def loss(params: Any, x: Any) -> Any:
+        return fnp.mean((fnp.tanh(x @ params[0]) @ params[1]) ** 2)
+
+    def step(params: Any, xs: Any) -> Any:
+        grads = ft.vmap(ft.grad(loss), (None, 0))(params, xs)
+        c = fnp.minimum(1.0, 1 / fnp.sqrt(sum([fnp.sum(g**2, (1, 2)) for g in grads])))
+        return [(g * c[:, None, None]).sum(0) for g in grads]
+
+    params, xs = [(1024, 1024), (1024, 1024)], (16, 128, 1024)
+    types = [[ft.ShapeDtypeStruct(s, "float32") for s in params], ft.ShapeDtypeStruct(xs, "float32")]
+    with machines.optimized_for("cpu"):
+        program = ft.passes.optimize(ft.make_ir(step)(*types))
+    assert operations(program).count("scan") == 2
+    assert max([v.type.size for e in program.equations for v in e.outputs]) == 16 * 128 * 1024
+
+
 def test_exact_passes_keep_the_order():
     a = np.ones((300, 300), np.float32)
     f = lambda a, b, v: (a @ b) @ v  # noqa: E731

@@ -67,6 +67,15 @@ def test_the_evaluations_of_a_network_share_one_backward_pass():
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
 
 
+def test_many_points_are_factored_as_few():
+    """A product of few operations for each element is worth a large sum if that is factored in its turn."""
+    *flat, few = arrays((2, 16), (16,), (16, 16), (16,), (16, 16), (16,), (16, 1), (1,), (16, 2))
+    params = [*zip(flat[::2], flat[1::2], strict=True)]
+    f = ft.jit(ft.grad(residuals(ft.grad, ft.vmap)))
+    counts = {contractions(f.program(params, x)) for x in (few, np.zeros((5_000, 2), "f"))}
+    assert len(counts) == 1
+
+
 def test_losses_of_one_convolution_share_its_gradient():
     x, w = arrays((2, 3, 8, 8), (4, 3, 3, 3))
 

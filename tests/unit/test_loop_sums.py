@@ -14,7 +14,6 @@ import pytest
 import functrans as ft
 from functrans.backends import reference
 from functrans.ir import Program, check, parse
-from functrans.passes.example_loops import side_by_side
 from functrans.passes.loop_sums import accumulated
 
 pytestmark = pytest.mark.smoke
@@ -210,57 +209,3 @@ def test_gradients_of_parts_of_a_batch():
     f = ft.jit(ft.interop.from_jax(total))
     np.testing.assert_allclose(f(*args), args[0].T @ args[1], rtol=1e-4, atol=1e-4)
     assert f.lower(*args).compile().memory_analysis().temp_size_in_bytes < 8 * 64 * 64 * 4
-
-
-# --- loops over examples --------------------------------------------------------------------------
-
-EXAMPLES = """program (x: f32[6,4,3], y: f32[6,4,5], w: f32[3]) {
-  a: f32[6] = scan[length=6, consts=1, carry=0] w x {
-    program by_example (w: f32[3], x: f32[4,3]) {
-      g: f32[4,4] = dot_general["ij,kj->ik"] x x
-      n: f32[] = reduce_sum[axes=(0, 1)] g
-      m: f32[] = reduce_sum[axes=(0,)] w
-      r: f32[] = add n m
-      return r
-    }
-  }
-  s: f32[6] = sin a
-  b: f32[6] = scan[length=6, consts=0, carry=0] x y {
-    program by_example (x: f32[4,3], y: f32[4,5]) {
-      g: f32[4,4] = dot_general["ij,kj->ik"] x x
-      h: f32[4,4] = dot_general["ij,kj->ik"] y y
-      r: f32[] = dot_general["ij,ij->"] g h
-      return r
-    }
-  }
-  t: f32[6] = add s b
-  return t
-}"""
-
-
-def test_loops_over_examples_are_one():
-    """What both compute of an example is computed once; what waits for one stands behind."""
-    program = parse(EXAMPLES)
-    made = side_by_side(program)
-    same(made, program)
-    assert [e.primitive.name for e in made.equations] == ["scan", "sin", "add"]
-    body = scan_of(made).params["program"]
-    assert len(body.inputs) == 3
-    assert [e.primitive.name for e in body.equations].count("dot_general") == 3
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        EXAMPLES.replace("carry=0] x y", "carry=0] x z").replace(
-            "  b: f32[6]",
-            "  z: f32[6,4,5] = broadcast_in_dim[shape=(6, 4, 5), dimensions=(0,)] s\n  b: f32[6]",
-        ),
-        EXAMPLES.replace("by_example", "of_a_user"),
-    ],
-    ids=["one waits for the other", "the user's"],
-)
-def test_other_loops_stay_apart(text):
-    program = parse(text)
-    check(program)
-    assert side_by_side(program) is program
