@@ -30,6 +30,7 @@ def rows(path: Path, section: str) -> list[Row]:
     found, here = [], ""
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if line.startswith("["):
+            assert " ; " not in line, f"{path}, line {number}: a row cannot begin with a bracket"
             here = line.strip("[]")
         elif here == section and line and not line.startswith("#"):
             found.append(Row([part.strip() for part in line.split(" ; ")], str(path), number))
