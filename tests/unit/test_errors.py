@@ -85,3 +85,12 @@ def test_functions_of_shapes_return_integers():
     layout = ("NCHW", "OIHW", "NCHW")
     assert ft.lax.conv_general_permutations(layout) == jax.lax.conv_general_permutations(layout)
     assert ft.lax.reduce_window_shape_tuple((8, 8), (2, 2), (1, 1), ((0, 0), (0, 0))) == (7, 7)
+
+
+def test_a_value_of_several_lines_is_shown_on_one():
+    class Module:
+        def __repr__(self):
+            return "Module(\n    size = 5\n)"
+
+    with pytest.raises(errors.NotAnArray, match=r"Module\( size = 5 \) of type"):
+        ft.jit(lambda m: m)(Module())
