@@ -196,6 +196,8 @@ class Chosen:
                 advice = "With holomorphic=True, arguments must be complex."
             elif dtype_class(t.dtype) == "complex":
                 advice = "Pass holomorphic=True for complex-differentiable functions."
+            elif dtype_class(t.dtype) == "key":
+                advice = "Choose other arguments with argnums, or pass allow_int=True."
             raise errors.NonDifferentiable(
                 f"cannot differentiate {function_name(self.fun)} with respect to "
                 f"{self.names(given)[i]} of type {t}, {here()}\n{advice}"

@@ -36,6 +36,7 @@ class CustomFunction(Generic[_P, _R]):
     _kind = ""
     _how = ""  # the method that defines the rule
 
+    @boundary
     def __init__(
         self,
         fun: Callable[_P, _R],

@@ -11,11 +11,13 @@ import jax
 from functrans import errors
 from functrans import pytrees as tree
 from functrans.ir.source import here
+from functrans.ir.tracebacks import boundary
 from functrans.jax_trace import backends_are_initialized
 from functrans.trace import typeof
 from functrans.typing import PyTree
 
 
+@boundary
 def device_put(
     x: PyTree,
     device: PyTree = None,

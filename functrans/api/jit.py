@@ -199,12 +199,15 @@ def _with_our_errors(
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            jaxs = isinstance(error, (TypeError, ValueError, RuntimeError, OverflowError))
-            if jaxs and not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
-                explain_option(error, xla.option_names)
-                explain_arguments(error, statics, args, kwargs)
-            hide_frames(error)
-            raise
+            try:
+                jaxs = isinstance(error, (TypeError, ValueError, RuntimeError, OverflowError))
+                if jaxs and not isinstance(error, errors.FunctransError) and re.search(of, str(error)):
+                    explain_option(error, xla.option_names)
+                    explain_arguments(error, statics, args, kwargs)
+                raise
+            except Exception as told:
+                hide_frames(told)
+                raise
 
     return call
 

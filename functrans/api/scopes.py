@@ -52,6 +52,7 @@ def named_scope(name: str) -> Iterator[None]:
         scopes.path = outer
 
 
+@boundary
 def named_call(fun: F, *, name: str | None = None) -> F:
     """Wrap a function so that it runs in a `named_scope`.
 

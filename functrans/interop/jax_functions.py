@@ -21,6 +21,7 @@ from functrans.backends import xla
 from functrans.caching import Cache, exactly
 from functrans.interop.jaxprs.walk import Imported, traced
 from functrans.ir.program import Program
+from functrans.ir.tracebacks import hide_frames
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import settings
 from functrans.lax.arguments import as_array
@@ -75,7 +76,11 @@ def from_jax(
 
     @functools.wraps(fun)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return imported(args, kwargs)
+        try:
+            return imported(args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     call.clear_cache = imported.clear  # type: ignore[attr-defined]
     return call

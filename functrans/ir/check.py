@@ -14,11 +14,13 @@ from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, equation_source, here
 from functrans.ir.text import Names, defaults, is_concrete, names_of, show_equation, show_value, with_nested
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_key_dtype
 
 AROUND = 2  # equations shown before and after the wrong one
 
 
+@boundary
 def check(program: Program) -> Program:
     """Raise unless a program is well formed.
 

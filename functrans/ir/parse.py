@@ -27,6 +27,7 @@ from functrans import errors
 from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, Var
 from functrans.ir.source import brief_with_type, here
 from functrans.ir.text import defaults, number_at, object_shown, unnested
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, dtype_named
 from functrans.typing import PyTree
 
@@ -46,6 +47,7 @@ _TOKEN = rf"""(?P<space>[ \t\r]+|\#[^\n]*)
 _ANYTHING = "a name, a number, a type, a string or a bracket"
 
 
+@boundary
 def parse(text: str, constants: Sequence[PyTree] = ()) -> Program:
     """Return the program that a text describes.
 

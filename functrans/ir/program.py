@@ -20,6 +20,7 @@ from jax import tree_util
 from functrans import runtime
 from functrans.caching import Derivable, memoized
 from functrans.ir.source import Source
+from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 
 
@@ -188,6 +189,7 @@ class Program(Derivable):
         """Return the text with syntax colours, for notebooks."""
         return runtime.coloured(self)
 
+    @boundary
     def draw(self, path: Any) -> Any:
         """Draw the computation graph into an `.svg` or `.html` file; see inspect/draw.
 

@@ -166,8 +166,8 @@ def here() -> str:
 
 
 def brief(value: Any) -> str:
-    """Return the repr of a value in an error message, its end replaced by … if it is long."""
-    return cut(repr(value), 80)
+    """Return the repr of a value in an error message on one line, its end replaced by … if it is long."""
+    return cut(" ".join(line.strip() for line in repr(value).splitlines()), 80)
 
 
 def brief_with_type(value: Any) -> str:

@@ -171,9 +171,12 @@ def named_boundary(function: _F, name: str | None = None) -> _F:
             if name != own:
                 _rename(error, own, name)
             found = _with_call(error, name, args, kwargs)
-            if found is error:
-                raise
-            raise found from error
+            try:
+                if found is error:
+                    raise
+                raise found from error
+            finally:
+                hide_frames(found)
         return _by_jax(theirs, args, kwargs)
 
     call.__name__ = call.__qualname__ = name
@@ -214,15 +217,14 @@ def _by_jax(theirs: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _with_call(error: Exception, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return the error, or one of ours in its place, that describes the call, with our frames
-    hidden. Its traceback begins with the frame of a boundary."""
+    """Return the error, or one of ours in its place, that describes the call. Its traceback begins
+    with the frame of a boundary."""
     found, ours = error, our_class(error)
     if (ours or isinstance(error, errors.FunctransError)) and _came_from_below(error):
         if ours:
             found = ours(_told(name, error, args, kwargs))
         else:
             _complete(error, name, args, kwargs)
-    hide_frames(error)
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from functrans.ir import tracebacks
-from functrans.ir.tracebacks import named_boundary
+from functrans.ir.tracebacks import boundary, named_boundary
 from functrans.numpy import arithmetic, ufuncs
 from functrans.numpy.promotion import of_jax
 from functrans.primitives.calls.jit import composite
@@ -30,6 +30,7 @@ _METHODS = ("reduce", "accumulate", "at", "outer", "reduceat")
 
 
 def _method(theirs: Any, name: str) -> Callable[..., Any]:
+    @boundary
     @functools.wraps(getattr(theirs, name), updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
         return of_jax(f"{theirs.__name__}.{name}")(*args, **kwargs)

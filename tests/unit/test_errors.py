@@ -79,3 +79,12 @@ def test_the_gradient_of_a_variance_without_degrees_of_freedom_is_zero():
     for degrees in (2, 3, np.int32(2)):
         found = ft.grad(lambda x, degrees=degrees: ft.numpy.var(x, ddof=degrees))(np.ones(2, "float32"))
         np.testing.assert_array_equal(found, [0, 0])
+
+
+def test_a_value_of_several_lines_is_shown_on_one():
+    class Module:
+        def __repr__(self):
+            return "Module(\n    size = 5\n)"
+
+    with pytest.raises(errors.NotAnArray, match=r"Module\( size = 5 \) of type"):
+        ft.jit(lambda m: m)(Module())

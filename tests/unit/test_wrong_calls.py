@@ -15,6 +15,7 @@ import pytest
 
 import functrans as ft
 from functrans import errors
+from functrans.ir.tracebacks import frames
 from functrans.trace import state
 from tests.support.libraries import ARRAYS, functions
 from tests.support.versions import NEWER
@@ -52,7 +53,9 @@ def classes(error: Exception) -> set[type]:
 
 
 @pytest.mark.parametrize("share", range(SHARES))
-def test_what_is_said(share: int):
+def test_what_is_said(share: int, monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+
     def check(row: list[str]) -> None:
         call, words, *jax_differs = row
         error = raised(call, ft)
@@ -61,6 +64,9 @@ def test_what_is_said(share: int):
         assert all(word in said for word in words.split(" ... ")), error
         assert f"{call}:1" in str(error), error
         assert state.trace is state.provenance is None
+        shown = {Path(tb.tb_frame.f_code.co_filename) for tb in frames(error)}
+        if not call.endswith(".__enter__()"):  # Python calls it
+            assert not any(Path(ft.__file__).parent in path.parents for path in shown), shown
         if NEWER or jax_differs == ["nothing"]:
             return
         theirs = raised(call, jax)
