@@ -91,7 +91,8 @@ def scalar(value: Any, type: ArrayType) -> Literal:
 def _scalar(value: Any, kind: type, type: ArrayType) -> Literal:
     if kind is int:
         check_fits(value, type)
-    return literal(value, type)
+    with np.errstate(over="ignore"):  # silent, as in JAX without jit
+        return literal(value, type)
 
 
 def value_of(x: Any, name: str, position: int = 0) -> Any:

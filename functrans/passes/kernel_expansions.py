@@ -48,6 +48,8 @@ FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
 LINE = 64  # bytes; XLA's code for a matrix of whole lines and a vector is faster, of other rows slower
 ALONG = 3  # up to so many results are summed one by one: LLVM then vectorizes along the sum
+LANES = 32  # sums of at least twice as many terms along rows are of vectors of so many,
+ROWS = 32  # if they have up to so many results
 ADDED = 100  # results of which the terms are added in a loop
 SUMS = 4096  # the sums of more products are always taken so
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
@@ -94,9 +96,9 @@ def _are_few_keys(e: Equation) -> bool:
 
 
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
-    """Return the sum of products; each element is summed from first to last. Few terms are added
-    one after the other, on whole results: parts of large reductions would call a library. Many are
-    added so in a loop, some in each step. XLA's own code computes some of a vector."""
+    """Return the sum of products. Few terms are added one after the other, on whole results: parts of
+    large reductions would call a library. Many are added so in a loop, some in each step, or, of few
+    results, as vectors. XLA's own code computes some of a vector."""
     summed = tuple([n for n in lhs if n not in out])
     if _are_few(summed, lhs, rhs, typeof(x).shape):
         return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
@@ -105,7 +107,10 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
         if _are_lines(typeof(x), typeof(y), i, j):
             return dot_general(x, y, lhs=lhs, rhs=rhs, out=out)
         sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
-        if many := _at_once(typeof(x), typeof(y), i, j, prod([sizes[n] for n in out])):
+        results = prod([sizes[n] for n in out])
+        if _is_in_lanes(typeof(x), typeof(y), i, j, results):
+            return _in_lanes(x, y, i, j, {"lhs": lhs, "rhs": rhs, "out": (*out, *summed)})
+        if many := _at_once(typeof(x), typeof(y), i, j, results):
             return _accumulated(term, x, y, i, j, many)
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
     last = tuple(range(len(out), len(out) + len(summed)))
@@ -138,6 +143,34 @@ def _are_lines(x: ArrayType, y: ArrayType, i: int, j: int) -> bool:
         return False
     row = prod(matrix.shape[axis:])
     return size % line == 0 == matrix.size // size % line and (row > size or size > line)
+
+
+def _is_in_lanes(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> bool:
+    """Return whether these are few long sums of floats along rows."""
+    along_rows = i == x.ndim - 1 and j == y.ndim - 1 and dtype_class(x.dtype) == "float"
+    return along_rows and results <= ROWS and x.shape[i] >= 2 * LANES
+
+
+def _in_lanes(x: Any, y: Any, i: int, j: int, names: dict[str, Values]) -> Any:
+    """Return sums along rows: of every `LANES`-th term, in a loop over vectors of them, and then of these."""
+    size, sizes = typeof(x).shape[i], _sizes(names["lhs"], typeof(x), names["rhs"], typeof(y))
+    shape = (*[sizes[n] for n in names["out"][:-1]], LANES)
+    first, total = literal(0, ArrayType((), INT32)), literal(0, ArrayType(shape, typeof(x).dtype))
+
+    def step(at: Any, total: Any) -> list[Any]:
+        xs, ys = part_of(x, i, at, LANES), part_of(y, j, at, LANES)
+        return [add(at, full_like(at, LANES)), add(total, dot_general(xs, ys, **names))]
+
+    _, total = scanned(step, [first, total], [], size // LANES, "product")
+    last, n = len(shape) - 1, LANES
+    while n > 1:
+        n //= 2
+        total = add(slice_axis(total, last, 0, n), slice_axis(total, last, n, 2 * n))
+    total = reshape(total, shape=shape[:-1])
+    if not (rest := size % LANES):
+        return total
+    xs, ys = slice_axis(x, i, size - rest, size), slice_axis(y, j, size - rest, size)
+    return add(total, reduce_sum(dot_general(xs, ys, **names), axes=(last,)))
 
 
 def sum_of_terms(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:

@@ -211,9 +211,23 @@ def test_convolutions_in_other_forms(name, channels_first, mapped):
             assert found.lower(x, k).as_text().count("stablehlo.convolution") == stay
 
 
+@pytest.mark.parametrize("shape", [(5000, 1), (1000, 9), (3000, 4097)])
 @pytest.mark.parametrize("fold", [jax.lax.cumlogsumexp, jax.lax.cumsum])
-def test_many_running_sums_are_a_tree(fold):
-    assert "reduce_window" not in ft.jit(fold).lower(np.ones(5000, "float32")).as_text()
+def test_many_running_sums_are_a_loop_or_a_tree(fold, shape):
+    lowered = ft.jit(fold).lower(jax.ShapeDtypeStruct(shape, "float32")).as_text()
+    assert "reduce_window" not in lowered
+    assert ("while" in lowered) == (fold is jax.lax.cumsum and shape[1] <= 4096)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin"])
+def test_running_folds_by_rows(name, axis, reverse):
+    x = np.random.default_rng(0).normal(1, 0.01, (131, 67)).astype("float32")
+    x[3, 4], x[100, 4], x[5, 6], x[7, 8:10] = np.inf, -np.inf, np.nan, np.inf
+    for v in x, (100 * np.nan_to_num(x, posinf=3, neginf=2)).astype("int32"):
+        found, wanted = [w.jit(lambda v: getattr(jax.lax, name)(v, axis, reverse))(v) for w in (ft, jax)]
+        np.testing.assert_allclose(found, wanted, rtol=3e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

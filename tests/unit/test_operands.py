@@ -134,6 +134,13 @@ def declines(sign, other):
             assert_allclose(ft.jit(f)(X), wanted)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("numpy", [jax.numpy, jnp])
+def test_a_mask_beyond_half_precision_is_silent(numpy):
+    x = np.ones(3, "float16")
+    assert np.isneginf(ft.jit(lambda x: numpy.where(x > 2, x, -1e9))(jax.numpy.asarray(x))).all()
+
+
 def test_a_sequence_that_is_extended_by_an_array_takes_its_rows():
     def f(x):
         rows = deque()

@@ -29,7 +29,8 @@ class ConvertElementType(Elementwise):
     def __call__(self, x: Any, *, dtype: Any, weak_type: bool = False) -> Any:
         ref = x.ref if x.__class__ is Tracer else x
         if ref.__class__ is Literal and is_inexact(dtype) and not isinstance(ref.value, complex):
-            made = literal(ref.value, ArrayType(ref.type.shape, dtype, weak_type))
+            with np.errstate(over="ignore"):  # silent, as in XLA
+                made = literal(ref.value, ArrayType(ref.type.shape, dtype, weak_type))
             return made if ref is x else Tracer(x.owner, made.type, made)
         return bind(self, (x,), {"dtype": dtype, "weak_type": weak_type})
 
