@@ -1,5 +1,6 @@
-"""Powers, for which a Python integer as exponent is told apart; and logarithms of sums, whose custom
-derivative by JAX costs several times as much un-jitted. Floor division, remainders and rounding are JAX's.
+"""Powers, for which a Python integer as exponent is told apart; logarithms of sums, whose custom
+derivative by JAX costs several times as much un-jitted; and sinc, precise near all integers, whose
+derivatives of every order are near 0. Floor division, remainders and rounding are JAX's.
 """
 
 from __future__ import annotations
@@ -8,18 +9,21 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 from functrans.ir.types import dtype_class, is_inexact
 from functrans.numpy import promotion
 from functrans.numpy.promotion import BOOL
 from functrans.numpy.ufuncs import numeric, refuse_out
-from functrans.primitives.elementwise.arithmetic import integer_pow, pow_
-from functrans.primitives.elementwise.families import add, div, ge, mul, ne, neg, sub
+from functrans.primitives.elementwise.arithmetic import integer_pow, pow_, rem, round_
+from functrans.primitives.elementwise.complex_numbers import abs_
+from functrans.primitives.elementwise.families import add, div, eq, ge, lt, mul, ne, neg, square, sub
 from functrans.primitives.elementwise.selection import select_n
-from functrans.primitives.elementwise.transcendental import exp, log1p
+from functrans.primitives.elementwise.transcendental import exp, log1p, sin
 from functrans.trace import Tracer, concrete_value, typeof
 from functrans.typing import Array, ArrayLike
 
-__all__ = ["logaddexp", "logaddexp2", "pow", "power"]
+__all__ = ["logaddexp", "logaddexp2", "pow", "power", "sinc"]
 
 
 def same(x: Any, value: Any) -> Any:
@@ -76,7 +80,7 @@ def _static_integer(y: Any) -> int | None:
         return None
 
 
-# --- logarithms of sums ---------------------------------------------------------------------------
+# --- functions of floats that take a few primitives: logarithms of sums, sinc ---------------------
 
 
 def logaddexp(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
@@ -115,3 +119,37 @@ def _log_of_sum(name: str, *given: Any, unit: float) -> Any:
         rest = log1p(exp(mul(distance, constant(distance, -unit))))
         rest = div(rest, constant(rest, unit))
     return select_n(undefined, add(largest, rest), add(x, y))
+
+
+def sinc(x: Any, /) -> Any:
+    """sin(pi x) / (pi x), and 1 at 0.
+
+    Source: `jax.numpy.sinc`.
+    """
+    x = promotion.to_inexact(promotion.value_of(x, "sinc"))
+    t = typeof(x)
+    if dtype_class(t.dtype) == "complex":
+        z = mul(x, constant(x, math.pi))
+        near = lt(abs_(z), same(abs_(z), 1))
+        far, inside = select_n(near, z, same(z, 1)), select_n(near, same(z, 0), z)
+        return select_n(near, div(sin(far), far), _sinc_series(inside))
+    x = abs_(promotion.cast_to(x, max(t.dtype, np.dtype("float32"))))
+    # sin(pi x) = sin(pi (x - n)) for an even n, sin(pi (n - x)) for an odd one: precise near integers.
+    n = round_(x, rounding_method=1)
+    r = select_n(ne(rem(n, 2), 0), sub(x, n), sub(n, x))
+    r = select_n(eq(x, math.inf), r, same(r, 0))
+    central, series = eq(n, 0), _sinc_series(mul(r, constant(r, math.pi)))
+    around = div(mul(r, series), select_n(central, x, same(x, 1)))
+    return promotion.cast_to(select_n(central, around, series), t.dtype)
+
+
+def _sinc_series(z: Any) -> Any:
+    """sin(z) / z for |z| <= pi/2, by its Taylor series: derivatives of every order are precise."""
+    z2, k, coefficients = square(z), 0, [1.0]
+    while abs(coefficients[0]) * (math.pi / 2) ** (2 * k) > np.finfo(typeof(z).dtype).eps / 8:
+        k += 1
+        coefficients.insert(0, (-1) ** k / math.factorial(2 * k + 1))
+    y = same(z, coefficients[0])
+    for c in coefficients[1:]:
+        y = add(mul(y, z2), same(z, c))
+    return y

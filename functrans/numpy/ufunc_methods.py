@@ -98,7 +98,7 @@ _ELEMENTWISE = (
     "divide equal greater greater_equal less less_equal logaddexp logaddexp2 not_equal true_divide where"
 )
 # Functions of arrays and static integers, strings and None; floats are operands.
-_WITH_OPTIONS = "diagonal dot imag clip ravel"
+_WITH_OPTIONS = "diagonal dot imag clip ravel sinc"
 
 _OPERANDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_ELEMENTWISE.split(), (int, float, complex)),

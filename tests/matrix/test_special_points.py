@@ -114,3 +114,13 @@ def test_the_slope_of_asinh_on_its_cut():
             beside = z + np.copysign(1e-9, z.real)
             np.testing.assert_allclose(slope(z), 1 / (np.sqrt(1 + beside**2)), rtol=1e-6, atol=1e-6)
     assert abs(slope(1e30 + 1e30j) * (1e30 + 1e30j) - 1) < 1e-6
+
+
+def test_sinc_at_integers():
+    x = np.float32([0, 1, -1, 2, 7, 1e6, np.inf])
+    np.testing.assert_array_equal(ft.numpy.sinc(x), x == 0)
+    slopes = ft.vmap(ft.grad(ft.numpy.sinc))(x[1:6])
+    np.testing.assert_allclose(slopes, [-1, 1, 1 / 2, -1 / 7, 1e-6], rtol=1e-6)
+    near = np.float32(0.01)  # where cos(z) / z - sin(z) / z^2 cancels
+    slope = -(np.pi**2) / 3 * 0.01 + np.pi**4 / 30 * 1e-6
+    np.testing.assert_allclose(ft.grad(ft.numpy.sinc)(near), slope, rtol=1e-6)
