@@ -32,9 +32,6 @@ _BATCH = 8 if jax.__version_info__ >= (0, 12) else 2**62
 _FAR = 4 * 1024 * 1024
 _LINE = 64  # bytes of a cache line
 _NARROW = 512  # rows or columns; below, the form is not faster
-# XLA:CPU calls a library for matrix products with at most this many terms per sum and this many
-# columns in the result; that is 2 to 50 times slower than a loop, batched or not.
-_TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
 # Elements of a transposed operand from which on a copy of its own is faster than XLA's fusion with what
 # computes the operand.
 _COPIED = 2**17
@@ -145,24 +142,6 @@ def crossed(x: jax.Array, y: jax.Array) -> jax.Array:
     made = jax.lax.map(lambda i: [block(i, width), block(i + half, width)], starts)
     rest = block(2 * half, n - 2 * half)
     return jax.numpy.concatenate([*[part.reshape(half) for part in made], rest])
-
-
-def has_few_terms(
-    x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
-) -> bool:
-    """Return whether this is a product with a small matrix, such as points times a rotation."""
-    if dtype_class(x.dtype) != "float" or x.dtype.itemsize < 4:
-        return False
-    size = dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
-    summed = [n for n in lhs if n in rhs and n not in out]
-    most = _TERMS_IN_STACKS if any([n in lhs and n in rhs for n in out]) else _TERMS
-    if len(summed) != 1 or not 2 <= size[summed[0]] <= most:
-        return False
-    of_x, of_y = (
-        prod([size[n] for n in axes if n not in others]) for axes, others in ((lhs, rhs), (rhs, lhs))
-    )
-    columns, rows = (of_x, of_y) if out and out[-1] not in rhs else (of_y, of_x)
-    return rows > 1 and 1 < columns <= _COLUMNS
 
 
 def constants_of(dtype: np.dtype, *values: Any) -> list[np.ndarray] | None:

@@ -436,7 +436,7 @@ class Lowering:
     ) -> list[tuple[Any, Any]] | None:
         """Return slices of x and y to multiply and add, if that is faster here than one product."""
         a, b = self.in_types
-        if self.platform != "cpu" or not cpu.has_few_terms(a, b, lhs, rhs, out):
+        if self.platform != "cpu" or not passes.fusion_boundaries.has_few_terms(a, b, lhs, rhs, out):
             return None
         ((i, j),) = [(lhs.index(n), rhs.index(n)) for n in lhs if n in rhs and n not in out]
         return [(cpu.part(x, i, k), cpu.part(y, j, k)) for k in range(a.shape[i])]

@@ -133,7 +133,7 @@ def _prepared(program: Program, preparation: Preparation, platform: str) -> Prog
     chain = preparation.passes  # of a single operation none, which needs no pass to be loaded
     with optimized_for(platform):
         made = passes.optimize(program, chain) if chain else passes.inline(program)
-    return passes.kernels.plain(made) if preparation.plain else made
+    return passes.kernels.plain(made) if preparation.plain else passes.repeated_decisions.left_to_xla(made)
 
 
 def run_program(program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:

@@ -13,6 +13,7 @@ with _lazily(__name__):
     from functrans.passes import kernels as kernels
     from functrans.passes import launches as launches
     from functrans.passes import redundancy as redundancy
+    from functrans.passes import repeated_decisions as repeated_decisions
     from functrans.passes import threads as threads
     from functrans.passes.algebraic_simplification import simplify as simplify
     from functrans.passes.constant_folding import fold as fold

@@ -21,6 +21,7 @@ from functrans.passes import kernels, vector_code
 from functrans.passes.compiler_options import Wanted, wanted
 from functrans.passes.launches import unrolled
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
+from functrans.passes.repeated_decisions import left_to_xla
 from functrans.passes.rewrite import Rewrite, children_first
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import jit
@@ -67,7 +68,7 @@ class Report:
         self.parts = parts
         self.before = before
         self.after = after
-        self.loops: list[kernels.Loop] = list(kernels.choices(after))
+        self.loops: list[kernels.Loop] = list(kernels.choices(left_to_xla(after)))
         self.vectors: list[Equation] = vector_code.chosen(after)
         self.platform = "gpu" if jax.default_backend() == "gpu" else "cpu"
         self.turns: list[tuple[Equation, int]] = list(unrolled(after)) if self.platform == "gpu" else []

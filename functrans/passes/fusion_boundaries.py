@@ -7,14 +7,14 @@ unchanged, and lowered separately.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
-from functrans.ir.types import dtype_class
+from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewriter, with_equations
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import outlined
@@ -32,7 +32,8 @@ def unfused(program: Program, on_this_cpu: bool) -> Program:
     """Return the program with all of these operations kept apart, or, for the CPU of another
     machine, large broadcasts only; the same object if there are none."""
     settled = program.marks.settled
-    for rewrite in (apart, computed_once, side_by_side, by_rows, hashes_apart) if on_this_cpu else (apart,):
+    rewrites = (apart, computed_once, chained, side_by_side, by_rows, hashes_apart)
+    for rewrite in rewrites if on_this_cpu else (apart,):
         program = rewrite(program)
     if settled:  # by `cpu="plain"`, or as a part of a kernel
         program.mark(settled=True)
@@ -125,6 +126,61 @@ def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program
         return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
 
     return with_equations(program, [*map(alone, program.equations)])
+
+
+# --- products of few terms ------------------------------------------------------------------------
+#
+# XLA:CPU calls a library for matrix products with at most this many terms per sum and this many
+# columns in the result; that is 2 to 50 times slower than a loop, batched or not. They are lowered as
+# sums of products of elements, which XLA fuses into what reads them: into another such product each
+# element would be computed anew for each column. A barrier between them prevents it.
+
+_TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
+
+
+def chained(program: Program) -> Program:
+    """Return the program with a barrier before each product of few terms that reads what another one makes,
+    by element; the same object if there are none. In kernels `computed_before` decides."""
+    if program.marks.settled or not any(map(_is_written_out, program.equations)):
+        return program
+    made: set[Any] = set()
+    equations: list[Equation] = []
+    for e in program.equations:
+        if _is_written_out(e):
+            for v in [v for v in dict.fromkeys(e.inputs) if v in made]:
+                kept = Var(v.type)
+                equations.append(Equation(optimization_barrier, (v,), (kept,), {}, e.source, e.origin))
+                e = replace(e, inputs=tuple([kept if x is v else x for x in e.inputs]))
+            made.update(e.outputs)
+        elif isinstance(e.primitive, (Elementwise, Structural)) and not made.isdisjoint(e.inputs):
+            made.update(e.outputs)
+        equations.append(e)
+    return with_equations(program, equations)
+
+
+def _is_written_out(e: Equation) -> bool:
+    if e.primitive is not dot_general or len(e.params) > 3:
+        return False
+    x, y = e.inputs
+    return has_few_terms(x.type, y.type, **e.params)
+
+
+def has_few_terms(
+    x: ArrayType, y: ArrayType, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]
+) -> bool:
+    """Return whether this is a product with a small matrix, such as points times a rotation."""
+    if dtype_class(x.dtype) != "float" or x.dtype.itemsize < 4:
+        return False
+    size = dict(zip((*lhs, *rhs), (*x.shape, *y.shape), strict=True))
+    summed = [n for n in lhs if n in rhs and n not in out]
+    most = _TERMS_IN_STACKS if any([n in lhs and n in rhs for n in out]) else _TERMS
+    if len(summed) != 1 or not 2 <= size[summed[0]] <= most:
+        return False
+    of_x, of_y = (
+        prod([size[n] for n in axes if n not in others]) for axes, others in ((lhs, rhs), (rhs, lhs))
+    )
+    columns, rows = (of_x, of_y) if out and out[-1] not in rhs else (of_y, of_x)
+    return rows > 1 and 1 < columns <= _COLUMNS
 
 
 # --- columns that are written side by side ---------------------------------------------------------

@@ -247,7 +247,7 @@ def choices(program: Program) -> Iterator[Loop]:
 def obstacle(e: Equation, whole: Program) -> Obstacle | None:
     """Return what prevents a loop of a program from being one kernel, or None."""
     if is_kept(whole):
-        return Obstacle(e, 'is left to XLA by cpu="plain"')
+        return Obstacle(e, 'is left to XLA by cpu="plain", or with the loop around it')
     if (found := why_not(e) or _too_many(e)) is not None:
         return found
     large = [x for p in e.programs for x in _large_products(p)]
@@ -280,6 +280,8 @@ def _too_many(e: Equation) -> Obstacle | None:
 
 def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
+    if e.primitive in LOOPS and all(map(is_kept, e.programs)):
+        return Obstacle(e, "makes decisions that a gradient makes twice")
     if not (e.primitive.in_kernel or _is_expanded(e)):
         return Obstacle(e, "calls a library")
     if not all([_size(v.type) for v in (*e.inputs, *e.outputs)]):

@@ -231,6 +231,29 @@ def test_diffrax():
     same(lambda D: D.jit(D.value_and_grad(solved))(jnp.array([0.5, 0.7])))
 
 
+@pytest.mark.sweep
+def test_a_stiff_solver_s_gradient_is_that_of_the_steps_it_took():
+    diffrax = library("diffrax")
+
+    def slope(t, y, a):
+        return jnp.stack([a[0] * y[0] - a[1] * y[0] * y[1], a[3] * y[0] * y[1] - a[2] * y[1]])
+
+    def solved(a):
+        found = diffrax.diffeqsolve(
+            diffrax.ODETerm(slope),
+            diffrax.Kvaerno5(),
+            0.0,
+            5.0,
+            0.05,
+            jnp.array([10.0, 5.0]),
+            args=a,
+            stepsize_controller=diffrax.PIDController(1e-5, 1e-6),
+        )
+        return jnp.sum(found.ys)
+
+    same(lambda D: D.jit(D.grad(solved))(jnp.array([1.1, 0.4, 0.4, 0.1])))
+
+
 def test_lineax_and_optimistix():
     lx, optx = library("lineax"), library("optimistix")
     matrix, b = jnp.array([[3.0, 1.0], [1.0, 2.0]]), jnp.array([1.0, 2.0])

@@ -111,3 +111,17 @@ def test_many_pads_beside_each_other_are_joined(n: int):
     program = ft.passes.explain(ft.grad(f))(np.linspace(0, 1, n, dtype="float32")).after
     found = [e.primitive.name for e in fusion_boundaries.side_by_side(program).equations]
     assert ("concatenate" in found, "pad" in found) == ((True, False) if n >= 8 else (False, True))
+
+
+def test_what_a_product_of_few_terms_makes_is_computed_once_for_another():
+    x, first, second = (np.ones(shape, "float32") for shape in ((12, 4), (4, 6), (6, 2)))
+
+    def f(x: Any, first: Any, second: Any) -> Any:
+        return jnp.tanh(x @ first) @ second
+
+    program = fusion_boundaries.chained(ft.make_ir(f)(x, first, second))
+    found = [e.primitive.name for e in program.equations]
+    assert found == ["dot_general", "tanh", "optimization_barrier", "dot_general"]
+    assert fusion_boundaries.chained(program) is program
+    alone = ft.make_ir(f)(np.ones((12, 40), "float32"), np.ones((40, 6), "float32"), second)
+    assert fusion_boundaries.chained(alone) is alone

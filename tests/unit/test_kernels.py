@@ -143,8 +143,42 @@ def test_plainly():
         assert "small_call" not in f.lower(X).as_text()
     report = ft.passes.explain(plain)(X)
     assert all("cpu=" in str(obstacle) for _, obstacle, _ in report.loops)
-    assert 'is left to XLA by cpu="plain", at' in str(report)
+    assert 'is left to XLA by cpu="plain", or with the loop around it, at' in str(report)
     assert report.options is None
+
+
+def solved(a: Any, end: Any = 3.0) -> Any:
+    """y' = sin t - a y^2 by Heun's method, with steps that are accepted or rejected."""
+
+    def slope(t: Any, y: Any) -> Any:
+        return jnp.sin(t) - a * y * y
+
+    def step(state: Any) -> Any:
+        t, y, h = state
+        k = slope(t, y)
+        euler = y + h * k
+        heun = y + h * (k + slope(t + h, euler)) / 2
+        error = jnp.abs(heun - euler) * 1e3
+        taken = error < 1
+        wider = h * jnp.clip(0.9 / jnp.sqrt(error + 1e-6), 0.3, 2.0)
+        return jnp.where(taken, t + h, t), jnp.where(taken, heun, y), wider
+
+    return lax.while_loop(lambda s: s[0] < end, step, (0 * a, 0 * a + 1, 0 * a + 0.5))[1]
+
+
+def test_decisions_that_a_gradient_makes_twice_are_left_to_xla():
+    a = np.float32(2)
+    assert count_kernels(solved, a) == 1
+    assert count_kernels(lambda a: solved(a) + solved(a, 2.0), a) == 2
+    assert count_kernels(ft.grad(solved), a) == 0
+    report = ft.passes.explain(ft.grad(solved))(a)
+    assert "while makes decisions that a gradient makes twice, at" in str(report)
+    plain = ft.jit(ft.grad(solved), cpu="plain")(a)
+    np.testing.assert_array_equal(ft.jit(ft.grad(solved))(a), plain)
+    # a loop around both, and a loop beside them that decides nothing twice
+    around = lambda a: lax.fori_loop(0, 3, lambda i, a: a - 0.1 * ft.grad(solved)(a), a)
+    assert count_kernels(around, a) == 0
+    assert count_kernels(lambda a: (ft.grad(solved)(a), simulated(a * X)), a) == 1
 
 
 def test_what_would_be_computed_anew_is_kept():

@@ -1,0 +1,77 @@
+"""Leave to XLA the `while` loops in which a gradient decides anew what another one decided.
+
+A gradient may run the steps of a loop once more, from states that were kept: that of a `while` loop, or of a
+solver of differential equations. If a step that was accepted is rejected this time, it is the gradient of
+other steps. Both loops compute the same, but in a kernel LLVM sees a step as a whole, and rounds `x * y + z`
+once if nothing else reads the product: in the second loop the derivative does. XLA's own code, as JAX runs
+it, is one function for each fusion, and these are alike.
+
+In: a program that is ready to be lowered. Out: the program with such loops marked as those of `cpu="plain"`
+are; the same object if there are none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations, compress
+from typing import Any
+
+from functrans.caching import memoized
+from functrans.ir.program import Equation, Program, with_programs
+from functrans.ir.types import is_inexact
+from functrans.passes.kernels import plain
+from functrans.passes.rewrite import all_equations, children_first
+from functrans.passes.threads import LOOPS
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.elementwise.arithmetic import integer_pow
+from functrans.primitives.elementwise.families import Comparison, add, mul, square, sub
+
+Path = tuple[Equation, ...]  # loops, each in the one before
+
+_PRODUCTS, _SUMS = (mul, square, integer_pow), (add, sub)
+
+
+@memoized
+def left_to_xla(program: Program) -> Program:
+    """Return the program with such loops left to XLA."""
+    equations = all_equations(program)
+    if sum([e.primitive is while_loop for e in equations]) < 2 or not any(map(_is_derived, equations)):
+        return program
+    decided: dict[Any, dict[Path, None]] = defaultdict(dict)
+    _decide(program, [False] * len(program.inputs), (), decided)
+    left: set[Program] = set()
+    for paths in {tuple(paths) for paths in decided.values()}:
+        for one, other in combinations(paths, 2):
+            apart = next((pair for pair in zip(one, other, strict=False) if pair[0] is not pair[1]), ())
+            if apart and all([e.primitive is while_loop for e in apart]):
+                left.update(*[e.programs for e in apart])
+    new: dict[Program, Program] = {}
+    for p in children_first(program) if left else ():
+        new[p] = plain(p) if p in left else with_programs(p, new)
+    return new.get(program, program)
+
+
+def _is_derived(e: Equation) -> bool:
+    while e.origin is not None:
+        if e.origin.how == "transpose of":
+            return True
+        e = e.origin.equation
+    return False
+
+
+def _decide(program: Program, are_rounded: list[bool], path: Path, decided: Any) -> None:
+    """Note the loops around each comparison, by its place in the user's code, if it compares numbers that
+    depend on a sum with a product, which a kernel may round once or twice. `are_rounded`: which inputs do."""
+    rounded, products = {*compress(program.inputs, are_rounded)}, set[Any]()
+    for e in program.equations:
+        p, depends = e.primitive, not rounded.isdisjoint(e.inputs)
+        if depends and isinstance(p, Comparison) and e.source and is_inexact(e.inputs[0].type.dtype):
+            decided[p, e.source[:2]][path] = None
+        for inside in e.programs:
+            known = depends or p in LOOPS  # what a step computes is read by the next one
+            _decide(inside, [known] * len(inside.inputs), (*path, e) if p in LOOPS else path, decided)
+        if p in _PRODUCTS:
+            products.update(e.outputs)
+        if depends or p in LOOPS or p is dot_general or (p in _SUMS and not products.isdisjoint(e.inputs)):
+            rounded.update(e.outputs)
