@@ -13,7 +13,6 @@ are; the same object if there are none.
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import combinations, compress
 from typing import Any
 
 from functrans.caching import memoized
@@ -38,14 +37,9 @@ def left_to_xla(program: Program) -> Program:
     equations = all_equations(program)
     if sum([e.primitive is while_loop for e in equations]) < 2 or not any(map(_is_derived, equations)):
         return program
-    decided: dict[Any, dict[Path, None]] = defaultdict(dict)
-    _decide(program, [False] * len(program.inputs), (), decided)
-    left: set[Program] = set()
-    for paths in {tuple(paths) for paths in decided.values()}:
-        for one, other in combinations(paths, 2):
-            apart = next((pair for pair in zip(one, other, strict=False) if pair[0] is not pair[1]), ())
-            if apart and all([e.primitive is while_loop for e in apart]):
-                left.update(*[e.programs for e in apart])
+    decided = _Decisions()
+    decided.visit(program, False, ())
+    left = {p for loops in decided.loops.values() if len(loops) > 1 for e in loops for p in e.programs}
     new: dict[Program, Program] = {}
     for p in children_first(program) if left else ():
         new[p] = plain(p) if p in left else with_programs(p, new)
@@ -60,18 +54,31 @@ def _is_derived(e: Equation) -> bool:
     return False
 
 
-def _decide(program: Program, are_rounded: list[bool], path: Path, decided: Any) -> None:
-    """Note the loops around each comparison, by its place in the user's code, if it compares numbers that
-    depend on a sum with a product, which a kernel may round once or twice. `are_rounded`: which inputs do."""
-    rounded, products = {*compress(program.inputs, are_rounded)}, set[Any]()
-    for e in program.equations:
-        p, depends = e.primitive, not rounded.isdisjoint(e.inputs)
-        if depends and isinstance(p, Comparison) and e.source and is_inexact(e.inputs[0].type.dtype):
-            decided[p, e.source[:2]][path] = None
-        for inside in e.programs:
-            known = depends or p in LOOPS  # what a step computes is read by the next one
-            _decide(inside, [known] * len(inside.inputs), (*path, e) if p in LOOPS else path, decided)
-        if p in _PRODUCTS:
-            products.update(e.outputs)
-        if depends or p in LOOPS or p is dot_general or (p in _SUMS and not products.isdisjoint(e.inputs)):
-            rounded.update(e.outputs)
+class _Decisions:
+    """For each comparison, by its place in the user's code, the `while` loops around it that are beside each
+    other. Of numbers that depend on a sum with a product, which a kernel may round once or twice."""
+
+    def __init__(self) -> None:
+        self.loops: dict[Any, set[Equation]] = defaultdict(set)
+        self._visited: set[tuple[Program, bool, Path]] = set()
+
+    def visit(self, program: Program, is_rounded: bool, path: Path) -> None:
+        """Note the comparisons in a program. `is_rounded`: whether its inputs are such numbers; `path`: the
+        loops around it."""
+        if (program, is_rounded, path) in self._visited:
+            return
+        self._visited.add((program, is_rounded, path))
+        rounded, products = set(program.inputs if is_rounded else ()), set[Any]()
+        for e in program.equations:
+            p, depends = e.primitive, not rounded.isdisjoint(e.inputs)
+            if depends and isinstance(p, Comparison) and e.source and is_inexact(e.inputs[0].type.dtype):
+                for depth, loop in enumerate(path):
+                    if loop.primitive is while_loop:
+                        self.loops[p, e.source[:2], path[:depth]].add(loop)
+            for inside in e.programs:  # what a step computes is read by the next one
+                self.visit(inside, depends or p in LOOPS, (*path, e) if p in LOOPS else path)
+            if p in _PRODUCTS:
+                products.update(e.outputs)
+            is_sum = p in _SUMS and not products.isdisjoint(e.inputs)
+            if depends or is_sum or p in LOOPS or p is dot_general:
+                rounded.update(e.outputs)
