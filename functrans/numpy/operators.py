@@ -279,7 +279,7 @@ def _block_until_ready(self: Tracer) -> Any:
 
 
 _NAMED = {  # functions whose first argument is the array
-    reductions: "mean sum var",
+    reductions: "mean std sum var",
     shaping: "copy diagonal ravel squeeze",
     selecting: "clip",
     ufuncs: "conj conjugate",
@@ -287,7 +287,7 @@ _NAMED = {  # functions whose first argument is the array
 }
 _JAXS = (
     "all any argmax argmin argpartition argsort choose cumprod cumsum max min nonzero prod ptp repeat round "
-    "searchsorted sort std swapaxes take trace"
+    "searchsorted sort swapaxes take trace"
 )
 _INHERITED = "byteswap compress to_device view"  # JAX's methods of its tracers
 _METHODS: dict[str, Callable[..., Any]] = {

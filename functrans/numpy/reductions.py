@@ -36,12 +36,13 @@ from functrans.primitives.elementwise.complex_numbers import conj, real
 from functrans.primitives.elementwise.conversion import real_dtype
 from functrans.primitives.elementwise.families import div, gt, mul, square, sub
 from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.transcendental import sqrt
 from functrans.primitives.reductions.folds import reduce_sum, wide_dtype
 from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes
 from functrans.trace import literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis, DTypeLike
 
-__all__ = ["mean", "sum", "var"]
+__all__ = ["mean", "std", "sum", "var"]
 
 
 # --- sums -----------------------------------------------------------------------------------------
@@ -238,3 +239,26 @@ def var(
 
 
 _mean = mean
+
+
+@composite
+def std(
+    a: ArrayLike,
+    axis: Axis = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: Any = None,
+) -> Array:
+    """Return the standard deviation over axes; arguments as in `var`.
+
+    Source: `jax.numpy.std`.
+    """
+    refuse_out("std", out)
+    if dtype is not None and not is_inexact(user_dtype(dtype)):
+        raise invalid("std", f"dtype must be a float type, got {dtype!r}", "Cast the result instead.")
+    return sqrt(var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction))

@@ -152,8 +152,10 @@ def chained(program: Program) -> Program:
                 equations.append(Equation(optimization_barrier, (v,), (kept,), {}, e.source, e.origin))
                 e = replace(e, inputs=tuple([kept if x is v else x for x in e.inputs]))
             made.update(e.outputs)
-        elif isinstance(e.primitive, (Elementwise, Structural)) and not made.isdisjoint(e.inputs):
-            made.update(e.outputs)
+        elif isinstance(e.primitive, (Elementwise, Structural)):
+            sizes = [v.type.size for v in e.inputs if v in made]
+            if sizes and e.outputs[0].type.size <= max(sizes):  # a larger one would take memory
+                made.update(e.outputs)
         equations.append(e)
     return with_equations(program, equations)
 

@@ -281,7 +281,7 @@ def _too_many(e: Equation) -> Obstacle | None:
 def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
     if e.primitive in LOOPS and all(map(is_kept, e.programs)):
-        return Obstacle(e, "makes decisions that a gradient makes twice")
+        return Obstacle(e, "makes the decisions of another loop, as a gradient must that runs steps again")
     if not (e.primitive.in_kernel or _is_expanded(e)):
         return Obstacle(e, "calls a library")
     if not all([_size(v.type) for v in (*e.inputs, *e.outputs)]):

@@ -172,7 +172,7 @@ def test_decisions_that_a_gradient_makes_twice_are_left_to_xla():
     assert count_kernels(lambda a: solved(a) + solved(a, 2.0), a) == 2
     assert count_kernels(ft.grad(solved), a) == 0
     report = ft.passes.explain(ft.grad(solved))(a)
-    assert "while makes decisions that a gradient makes twice, at" in str(report)
+    assert "while makes the decisions of another loop" in str(report)
     plain = ft.jit(ft.grad(solved), cpu="plain")(a)
     np.testing.assert_array_equal(ft.jit(ft.grad(solved))(a), plain)
 

@@ -125,6 +125,10 @@ UNREAD = {
     "a result of branches": lambda x, y: lax.cond(x < 1, both, lambda x, y: (x, y), x, y)[0],
     "what a loop writes": lambda x, y: lax.scan(lambda c, _: both(c, y), x, None, length=1)[0],
     "what a loop reads": lambda x, y: lax.scan(both, x, y[None])[0],
+    "what a loop carries": lambda x, y: lax.scan(lambda c, _: (both(*c), None), (x, y), None, length=1)[0][0],
+    "what a loop exchanges": lambda x, y: lax.fori_loop(
+        0, 3, lambda i, c: (c[0] * 1, c[2] * 2, c[1]), (2 * x, y, y)
+    )[0],
 }
 
 

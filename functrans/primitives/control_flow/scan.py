@@ -186,6 +186,16 @@ class Scan(HigherOrderPrimitive):
         program, layout = dependence.silent(params["program"]), LoopLayout.of(params)
         params = {**params, "program": program}
         given = [isinstance(x, LinearInput) for x in args]
+        if any([c is not None for c in ct]):
+            types = [x.type if lin else typeof(x) for x, lin in zip(args, given, strict=True)]
+            outs = {Var(y): c for y, c in zip(self.result_types(types, params), ct, strict=True)}
+            whole = Equation(self, tuple(range(len(args))), tuple(outs), params)
+            part = self.part(whole, [c is not None for c in ct])
+            if len(part.inputs) < len(args):  # what no result with a cotangent reads has none
+                rest = [args[i] for i in part.inputs]
+                back = self.transpose_with(t, [outs.get(v) for v in part.outputs], rest, part.params)
+                found_of = dict(zip(part.inputs, back, strict=True))
+                return [found_of.get(i) for i in range(len(args))]
         linear = linear_inputs(program, given, layout)
         of_consts, of_carry, of_arrays = layout.operands(linear)
         ends, written = layout.results(ct)

@@ -33,7 +33,7 @@ from functrans.trace import literal, stage, typeof
 
 Pair = tuple[Any, Any]
 _MANY, _LONG = 4096, 8  # numbers in an array, and along the axis, above which a loop or tree is faster
-_STEPS, _ROW = 2**17, 4096  # numbers along the axis and in a row, up to which a loop is
+_STEPS, _ROW = 2**13, 4096  # numbers along the axis and in a row, up to which a loop is
 _MOVED = 2**20  # numbers in an array, up to which it is if rows have to be gathered
 _BLOCK = 64  # rows that a loop sums before it adds them to the sum of those before, for accuracy
 
