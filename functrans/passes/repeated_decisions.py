@@ -24,11 +24,12 @@ from functrans.passes.threads import LOOPS
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.arithmetic import integer_pow
-from functrans.primitives.elementwise.families import Comparison, add, mul, square, sub
+from functrans.primitives.elementwise.families import Comparison, Elementwise, add, mul, square, sub
 
 Path = tuple[Equation, ...]  # loops, each in the one before
 
 _PRODUCTS, _SUMS = (mul, square, integer_pow), (add, sub)
+_MANY = 16  # loops beside each other that decide at one place: they are not compared
 
 
 @memoized
@@ -39,11 +40,29 @@ def left_to_xla(program: Program) -> Program:
         return program
     decided = _Decisions()
     decided.visit(program, False, ())
-    left = {p for loops in decided.loops.values() if len(loops) > 1 for e in loops for p in e.programs}
+    groups = {frozenset(loops) for loops in decided.loops.values()}
+    repeated = {e for loops in groups for e in loops if _is_repeated(e, loops)}
+    left = {p for e in repeated for p in e.programs}
     new: dict[Program, Program] = {}
     for p in children_first(program) if left else ():
         new[p] = plain(p) if p in left else with_programs(p, new)
     return new.get(program, program)
+
+
+def _is_repeated(loop: Equation, loops: frozenset[Equation]) -> bool:
+    """Return whether one of the other loops computes what this one does, or the other way round: all but a
+    tenth, of what keeps the states. That of an implicit derivative, by the same function, does not."""
+    if len(loops) > _MANY:
+        return True
+    mine = _computed(loop)
+    others = [_computed(e) for e in loops if e is not loop]
+    return any([10 * len(mine & other) >= 9 * min(len(mine), len(other)) for other in others])
+
+
+def _computed(loop: Equation) -> set[Any]:
+    """Return the operations on floats in a loop, by their places in the user's code."""
+    found = [e for p in loop.programs for e in all_equations(p) if isinstance(e.primitive, Elementwise)]
+    return {(e.primitive, e.source[:2]) for e in found if e.source and is_inexact(e.outputs[0].type.dtype)}
 
 
 def _is_derived(e: Equation) -> bool:

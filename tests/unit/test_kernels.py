@@ -183,6 +183,32 @@ def test_decisions_that_a_gradient_makes_twice_are_left_to_xla():
     assert count_kernels(lambda a: (ft.grad(solved)(a), simulated(a * X)), a) == 1
 
 
+def fixed_point(f: Any, a: Any, x: Any) -> Any:
+    def is_moving(state: Any) -> Any:
+        return jnp.abs(state[0] - state[1]) > 1e-5
+
+    return lax.while_loop(is_moving, lambda state: (state[1], f(a, state[1])), (x, f(a, x)))[1]
+
+
+def test_an_implicit_derivative_by_the_same_loop_decides_nothing_twice():
+    def newton(a: Any, x: Any) -> Any:
+        return 0.5 * (x + a / x)
+
+    @ft.custom_vjp
+    def root(a: Any) -> Any:
+        return fixed_point(newton, a, a)
+
+    def backward(known: Any, ct: Any) -> Any:
+        a, x = known
+        moved = fixed_point(lambda _, u: ct + ft.vjp(lambda x: newton(a, x), x)[1](u)[0], a, ct)
+        return ft.vjp(lambda a: newton(a, x), a)[1](moved)
+
+    root.defvjp(lambda a: (x := root(a), (a, x)), backward)
+    loops = ft.passes.explain(ft.value_and_grad(root))(np.float32(2)).loops
+    assert len(loops) == 2
+    assert not any(loop.obstacle for loop in loops)
+
+
 def test_what_would_be_computed_anew_is_kept():
     x = np.linspace(0, 1, 8, dtype="float32")
 
