@@ -36,12 +36,13 @@ _MANY = 16  # loops beside each other that decide at one place: they are not com
 def left_to_xla(program: Program) -> Program:
     """Return the program with such loops left to XLA."""
     equations = all_equations(program)
-    if sum([e.primitive is while_loop for e in equations]) < 2 or not any(map(_is_derived, equations)):
+    if sum([e.primitive is while_loop for e in equations]) < 2:
         return program
     decided = _Decisions()
     decided.visit(program, False, ())
     groups = {frozenset(loops) for loops in decided.loops.values()}
-    repeated = {e for loops in groups for e in loops if _is_repeated(e, loops)}
+    of_gradient = any(map(_is_derived, equations))
+    repeated = {e for loops in groups for e in loops if _is_repeated(e, loops, of_gradient)}
     left = {p for e in repeated for p in e.programs}
     new: dict[Program, Program] = {}
     for p in children_first(program) if left else ():
@@ -49,19 +50,21 @@ def left_to_xla(program: Program) -> Program:
     return new.get(program, program)
 
 
-def _is_repeated(loop: Equation, loops: frozenset[Equation]) -> bool:
-    """Return whether one of the other loops computes what this one does, or the other way round: all but a
-    tenth, of what keeps the states. That of an implicit derivative, by the same function, does not."""
+def _is_repeated(loop: Equation, loops: frozenset[Equation], of_gradient: bool) -> bool:
+    """Return whether one of the other loops computes what this one does, or the other way round, except for a
+    quarter at most, as what keeps the states. An implicit derivative, by the same function, computes other
+    things. Loops of the very same operations are two calls, but in a gradient they may be a repetition.
+    (Whether it is one cannot be told of what JAX traced.)"""
     if len(loops) > _MANY:
-        return True
+        return of_gradient
     mine = _computed(loop)
-    others = [_computed(e) for e in loops if e is not loop]
-    return any([10 * len(mine & other) >= 9 * min(len(mine), len(other)) for other in others])
+    others = [found for e in loops if e is not loop and ((found := _computed(e)) != mine or of_gradient)]
+    return any([4 * len(mine & other) > 3 * min(len(mine), len(other)) for other in others])
 
 
 def _computed(loop: Equation) -> set[Any]:
-    """Return the operations on floats in a loop, by their places in the user's code."""
-    found = [e for p in loop.programs for e in all_equations(p) if isinstance(e.primitive, Elementwise)]
+    """Return the operations on floats in the step of a loop, by their places in the user's code."""
+    found = [e for e in all_equations(loop.params["body"]) if isinstance(e.primitive, Elementwise)]
     return {(e.primitive, e.source[:2]) for e in found if e.source and is_inexact(e.outputs[0].type.dtype)}
 
 
