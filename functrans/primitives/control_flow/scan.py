@@ -169,6 +169,7 @@ class Scan(HigherOrderPrimitive):
         names: dict[int, Any] = dict(zip(part.tangents, linear.inputs[len(kinds) :], strict=True))
         to_consts, to_carry, to_arrays = layout.operands([(names.get(i), dx) for i, dx in enumerate(given)])
         to_consts, to_arrays = ([p for p in group if p[0]] for group in (to_consts, to_arrays))
+        # A type stands for a tangent that no step reads, so that `memo` knows the same loop again.
         to_carry = [(v or typeof(dx), dx) for v, dx in to_carry if dx is not None]
         order = [*fixed, *to_consts, *to_carry, *sliced, *to_arrays]
         found = self(
@@ -186,16 +187,8 @@ class Scan(HigherOrderPrimitive):
         program, layout = dependence.silent(params["program"]), LoopLayout.of(params)
         params = {**params, "program": program}
         given = [isinstance(x, LinearInput) for x in args]
-        if any([c is not None for c in ct]):
-            types = [x.type if lin else typeof(x) for x, lin in zip(args, given, strict=True)]
-            outs = {Var(y): c for y, c in zip(self.result_types(types, params), ct, strict=True)}
-            whole = Equation(self, tuple(range(len(args))), tuple(outs), params)
-            part = self.part(whole, [c is not None for c in ct])
-            if len(part.inputs) < len(args):  # what no result with a cotangent reads has none
-                rest = [args[i] for i in part.inputs]
-                back = self.transpose_with(t, [outs.get(v) for v in part.outputs], rest, part.params)
-                found_of = dict(zip(part.inputs, back, strict=True))
-                return [found_of.get(i) for i in range(len(args))]
+        if (found := self._of_what_is_read(t, ct, args, params)) is not None:
+            return found
         linear = linear_inputs(program, given, layout)
         of_consts, of_carry, of_arrays = layout.operands(linear)
         ends, written = layout.results(ct)
@@ -228,6 +221,21 @@ class Scan(HigherOrderPrimitive):
         of_carry, found = found[carry], dependence.without_zeros(found, back)
         found[carry] = of_carry
         return [c if was else None for c, was in zip(dependence.spread(found, linear), given, strict=True)]
+
+    def _of_what_is_read(self, t: Any, ct: Values, args: Values, params: Params) -> Sequence[Any] | None:
+        """Return the cotangents of the operands, None of those that no result with a cotangent reads; None if
+        it reads all."""
+        wanted = [c is not None for c in ct]
+        if not any(wanted):
+            return None
+        types = [x.type if x.__class__ is LinearInput else typeof(x) for x in args]
+        results = {Var(y): c for y, c in zip(self.result_types(types, params), ct, strict=True)}
+        part = self.part(Equation(self, tuple(range(len(args))), tuple(results), params), wanted)
+        if len(part.inputs) == len(args):
+            return None
+        cts, operands = [results.get(v) for v in part.outputs], [args[i] for i in part.inputs]
+        found = dict(zip(part.inputs, self.transpose_with(t, cts, operands, part.params), strict=True))
+        return [found.get(i) for i in range(len(args))]
 
     def _counters(self, args: Values, params: Params, linear: Sequence[bool]) -> list[Any]:
         """The values, step by step, of the part of the carry that is not linear."""
