@@ -13,6 +13,8 @@ are; the same object if there are none.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
+from itertools import combinations
 from typing import Any
 
 from functrans.caching import memoized
@@ -42,24 +44,25 @@ def left_to_xla(program: Program) -> Program:
     decided.visit(program, False, ())
     groups = {frozenset(loops) for loops in decided.loops.values()}
     of_gradient = any(map(_is_derived, equations))
-    repeated = {e for loops in groups for e in loops if _is_repeated(e, loops, of_gradient)}
-    left = {p for e in repeated for p in e.programs}
+    left = {p for loops in groups for e in _repeated(loops, of_gradient) for p in e.programs}
     new: dict[Program, Program] = {}
     for p in children_first(program) if left else ():
         new[p] = plain(p) if p in left else with_programs(p, new)
     return new.get(program, program)
 
 
-def _is_repeated(loop: Equation, loops: frozenset[Equation], of_gradient: bool) -> bool:
-    """Return whether one of the other loops computes what this one does, or the other way round, except for a
+def _repeated(loops: frozenset[Equation], of_gradient: bool) -> Iterable[Equation]:
+    """Return the loops of which another one computes what they do, or the other way round, except for a
     quarter at most, as what keeps the states. An implicit derivative, by the same function, computes other
     things. Loops of the very same operations are two calls, but in a gradient they may be a repetition.
     (Whether it is one cannot be told of what JAX traced.)"""
     if len(loops) > _MANY:
-        return of_gradient
-    mine = _computed(loop)
-    others = [found for e in loops if e is not loop and ((found := _computed(e)) != mine or of_gradient)]
-    return any([4 * len(mine & other) > 3 * min(len(mine), len(other)) for other in others])
+        return loops if of_gradient else ()
+    found: set[Equation] = set()
+    for (one, mine), (other, its) in combinations([(e, _computed(e)) for e in loops], 2):
+        if 4 * len(mine & its) > 3 * min(len(mine), len(its)) and (of_gradient or mine != its):
+            found.update((one, other))
+    return found
 
 
 def _computed(loop: Equation) -> set[Any]:

@@ -210,48 +210,40 @@ def test_haiku():
 # --- solvers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.sweep
-def test_diffrax():
-    diffrax = library("diffrax")
-    term = diffrax.ODETerm(lambda t, y, a: -a * y)
+def decay(t, y, a):
+    return -a * y
 
-    def solved(a):
-        found = diffrax.diffeqsolve(
-            term,
-            diffrax.Tsit5(),
-            0.0,
-            1.0,
-            0.1,
-            jnp.array([1.0, 2.0]),
-            args=a,
-            stepsize_controller=diffrax.PIDController(1e-4, 1e-5),
-        )
-        return jnp.sum(found.ys)
 
-    same(lambda D: D.jit(D.value_and_grad(solved))(jnp.array([0.5, 0.7])))
+def predators(t, y, a):
+    return jnp.stack([a[0] * y[0] - a[1] * y[0] * y[1], a[3] * y[0] * y[1] - a[2] * y[1]])
 
 
 @pytest.mark.sweep
-def test_a_stiff_solver_s_gradient_is_that_of_the_steps_it_took():
+@pytest.mark.parametrize(
+    ("solver", "slope", "rates", "start", "end", "first", "tolerances"),
+    [
+        ("Tsit5", decay, [0.5, 0.7], [1.0, 2.0], 1.0, 0.1, (1e-4, 1e-5)),
+        # stiff: the gradient is that of the steps which were taken
+        ("Kvaerno5", predators, [1.1, 0.4, 0.4, 0.1], [10.0, 5.0], 5.0, 0.05, (1e-5, 1e-6)),
+    ],
+)
+def test_diffrax(solver, slope, rates, start, end, first, tolerances):
     diffrax = library("diffrax")
-
-    def slope(t, y, a):
-        return jnp.stack([a[0] * y[0] - a[1] * y[0] * y[1], a[3] * y[0] * y[1] - a[2] * y[1]])
 
     def solved(a):
         found = diffrax.diffeqsolve(
             diffrax.ODETerm(slope),
-            diffrax.Kvaerno5(),
+            getattr(diffrax, solver)(),
             0.0,
-            5.0,
-            0.05,
-            jnp.array([10.0, 5.0]),
+            end,
+            first,
+            jnp.array(start),
             args=a,
-            stepsize_controller=diffrax.PIDController(1e-5, 1e-6),
+            stepsize_controller=diffrax.PIDController(*tolerances),
         )
         return jnp.sum(found.ys)
 
-    same(lambda D: D.jit(D.grad(solved))(jnp.array([1.1, 0.4, 0.4, 0.1])))
+    same(lambda D: D.jit(D.value_and_grad(solved))(jnp.array(rates)))
 
 
 def test_lineax_and_optimistix():
