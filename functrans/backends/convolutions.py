@@ -33,11 +33,19 @@ _GROUPS, _RESULTS = 8, 16
 _PATCHES = 2**30
 
 
+def faster(ctx: Any, axes: Params, precision: Any) -> tuple[Callable[..., jax.Array] | None, bool]:
+    """Return a function `(x, y) -> result` that is faster than XLA's convolution on this platform, or None;
+    and whether it must not be fused with what reads it."""
+    (x, y), (out,) = ctx.in_types, ctx.out_types
+    if ctx.platform == "cpu":
+        return on_cpu(x, y, out, axes)
+    return on_gpu(x, y, out, axes, precision) if ctx.platform == "gpu" else None, False
+
+
 def on_cpu(
     x: ArrayType, y: ArrayType, t: ArrayType, axes: Params
 ) -> tuple[Callable[..., jax.Array] | None, bool]:
-    """Return a function `(x, y) -> result` that is faster than XLA:CPU's convolution, or None; and
-    whether it must not be fused with what reads it."""
+    """Return what `faster` does, on a CPU."""
     if dtype_class(t.dtype) != "float" or t.dtype.itemsize < 4:
         return None, False
     size, kernel, result = _sizes(x, y, t, axes)
@@ -62,7 +70,7 @@ def on_cpu(
 def on_gpu(
     x: ArrayType, y: ArrayType, t: ArrayType, axes: Params, precision: Any
 ) -> Callable[..., jax.Array] | None:
-    """Return a function `(x, y) -> result` that is faster than XLA:GPU's convolution, or None."""
+    """Return the function that `faster` does, on a GPU."""
     if dtype_class(t.dtype) != "float" or set(axes["lhs_dilation"]) != {1}:
         return None
     size, _, result = _sizes(x, y, t, axes)

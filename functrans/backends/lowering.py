@@ -15,7 +15,7 @@ from jax._src import config as _config
 from jax.interpreters import mlir
 
 from functrans import passes
-from functrans.backends import convolutions, cpu, kernel_calls
+from functrans.backends import convolutions, cpu, kernel_calls, uncontracted
 from functrans.ir.program import Equation, Literal, Program, results_by_age
 from functrans.ir.source import Source, line_of
 from functrans.ir.types import ArrayType, dtype_class, is_key_dtype
@@ -38,14 +38,6 @@ def _is_rewritten(e: Equation) -> bool:
     return e.primitive.holds_programs or any([v.type.size >= LARGE for v in e.outputs])
 
 
-def asked(*_: Any) -> None:
-    """A host callback that is never called: the calling thread runs the program, by `cpu="blocking"`."""
-
-
-def short(*_: Any) -> None:
-    """A host callback that is never called: the calling thread runs the program, which is short."""
-
-
 class Lowering:
     """The context passed to a primitive's `lower`: its types, and helpers to emit operations.
 
@@ -66,6 +58,7 @@ class Lowering:
         self._can_be_kernel = kernel_calls.start(compile_alone) if self.on_this_cpu else None
         self.in_types: Sequence[ArrayType] = ()
         self.out_types: Sequence[ArrayType] = ()
+        self._masks: Sequence[Any] = ()  # in a loop without contractions (uncontracted.py)
         self.tokens: Any = jax_ctx.tokens_in  # the tokens that sequence ordered effects
         self._called: list[tuple[Program, Any, Any]] = []  # functions declared without a body yet
         self._calls: dict[Program, Any] = {}
@@ -116,6 +109,8 @@ class Lowering:
                         self.out_types = [*map(word_type, self.out_types)]
                         params = primitive.under_trailing_axis(self.in_types[0].shape[-1], params)
                     outs = primitive.lower(self, *given, **params)
+                    if self._masks and uncontracted.is_of_several(primitive):
+                        outs = uncontracted.rounded(self, outs, self.out_types[0], self._masks)
                     if primitive.multiple_results:
                         env.update(zip(outputs, outs, strict=True))
                     else:
@@ -128,6 +123,8 @@ class Lowering:
         with ordered effects is inlined; so is one with callbacks, except on CPU and GPU, since
         elsewhere each callback needs its own operation.
         """
+        if self._masks:
+            return self.emit(program, operands)
         found = self._calls.get(program)
         if found is None:
             found = self._calls[program] = self._callee(program)
@@ -153,7 +150,9 @@ class Lowering:
         if not self.on_this_cpu:
             return self.call(program, operands)
         kernel_calls.lowered(program)
-        firsts = kernel_calls.first_types([self.type(t) for t in program.in_types])
+        if program.marks.uncontracted:
+            operands = [*operands, *(self._masks or uncontracted.masks(self, [program]))]
+        firsts = kernel_calls.first_types([x.type for x in operands])
         results = [self.type(t) for t in program.out_types]
         name = self._declare(program, firsts)
         made = kernel_calls.call(name, [*results, *firsts], operands)
@@ -167,7 +166,7 @@ class Lowering:
     def _declare(self, program: Program, firsts: Sequence[Any] = ()) -> Any:
         """Declare a function. `firsts`: types of extra results, the first elements of operands."""
         results = [*[self.type(t) for t in program.out_types], *firsts]
-        operands = [self.type(t) for t in program.in_types]
+        operands = [self.type(t) for t in uncontracted.operands(program)]
         function, name = self._function(program.name or "call", operands, results)
         self._called.append((program, function, firsts))
         return name
@@ -187,8 +186,10 @@ class Lowering:
             program, function, firsts = self._called.pop()
             block = function.add_entry_block()
             with ir.InsertionPoint(block):
-                outs = self.emit(program, block.arguments)
-                outs += [kernel_calls.first_elements(block.arguments, kind) for kind in firsts]
+                n, given = len(program.in_types), [*block.arguments]
+                self._masks = given[n:]
+                outs = self.emit(program, given[:n])
+                outs += [kernel_calls.first_elements(given, kind) for kind in firsts]
                 func_dialect.ReturnOp(outs)
 
     def _location(self, source: Source | None) -> Any:
@@ -236,14 +237,16 @@ class Lowering:
         def stepping(xs: Sequence[Any]) -> Sequence[Any]:
             return self._with_tokens(body(xs))
 
+        outer = self._masks
+        self._masks = outer or uncontracted.masks(self, step)
         carry = self._with_tokens(carry)
         kinds = [x.type for x in carry]
         made = ir.Operation.create("stablehlo.while", kinds, carry, None, None, 2)
-        places = [ir.Location.unknown()] * len(kinds)
         for region, emit in zip(made.regions, (testing, stepping), strict=True):
-            block = region.blocks.append(*kinds, arg_locs=places)
+            block = region.blocks.append(*kinds, arg_locs=[ir.Location.unknown()] * len(kinds))
             with ir.InsertionPoint(block):
                 hlo.return_(emit(self._take_tokens(block.arguments)))
+        self._masks = outer
         return self._take_tokens(made.results)
 
     def _with_tokens(self, values: Sequence[Any]) -> list[Any]:
@@ -341,8 +344,10 @@ class Lowering:
         """Emit one operation by name (`"stablehlo.add"`), by default with the equation's result
         type. Giving the type explicitly is 3 to 10 times faster than the dialect's Python
         functions, which infer it."""
-        made = self.type(self.out_types[0] if type is None else type)
-        return ir.Operation.create(name, [made], operands, attributes).result
+        t = self.out_types[0] if type is None else type
+        made = ir.Operation.create(name, [self.type(t)], operands, attributes).result
+        is_product = self._masks and name in uncontracted.PRODUCTS
+        return uncontracted.rounded(self, made, t, self._masks) if is_product else made
 
     def quotient(self, primitive: Any, x: Any, y: Any) -> Any:
         """Emit `div` or `rem`. Constants are divided here: XLA ends the process, in JAX 0.10, where it
@@ -443,12 +448,7 @@ class Lowering:
 
     def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any], precision: Any) -> Any:
         """Emit a convolution in a form that is faster on this platform; else return None."""
-        (lhs, rhs), (out,) = self.in_types, self.out_types
-        function, alone = None, False
-        if self.platform == "cpu":
-            function, alone = convolutions.on_cpu(lhs, rhs, out, axes)
-        elif self.platform == "gpu":
-            function = convolutions.on_gpu(lhs, rhs, out, axes, precision)
+        function, alone = convolutions.faster(self, axes, precision)
         if function is None or (alone and not self.on_this_cpu):
             return None
         if not alone:

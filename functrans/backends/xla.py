@@ -33,7 +33,7 @@ from jax.interpreters import mlir
 
 from functrans import caching, passes, runtime
 from functrans.backends import kernel_calls
-from functrans.backends.lowering import Lowering, asked, short
+from functrans.backends.lowering import Lowering
 from functrans.caching import cached, memo, memoized
 from functrans.flags import flags
 from functrans.ir.program import Program, hoist_constants
@@ -133,7 +133,7 @@ def _prepared(program: Program, preparation: Preparation, platform: str) -> Prog
     chain = preparation.passes  # of a single operation none, which needs no pass to be loaded
     with optimized_for(platform):
         made = passes.optimize(program, chain) if chain else passes.inline(program)
-    return passes.kernels.plain(made) if preparation.plain else passes.repeated_decisions.left_to_xla(made)
+    return passes.kernels.plain(made) if preparation.plain else passes.repeated_decisions.rounded_alike(made)
 
 
 def run_program(program: Program, args: Sequence[Any], preparation: Preparation = AS_IT_IS) -> list[Any]:
@@ -234,6 +234,14 @@ def _effect(kind: Any) -> Any:
 
     (effect,) = jax.make_jaxpr(program)().effects
     return effect
+
+
+def asked(*_: Any) -> None:
+    """A host callback that is never called: the calling thread runs the program, by `cpu="blocking"`."""
+
+
+def short(*_: Any) -> None:
+    """A host callback that is never called: the calling thread runs the program, which is short."""
 
 
 @_program_p.def_impl

@@ -131,6 +131,8 @@ class Marks(NamedTuple):
     pruned: bool = False  # it has no dead equations
     one_operation: bool = False  # it comes from the rule of a single operation
     settled: bool = False  # it is decided which of its loops are kernels
+    uncontracted: bool = False  # its products are rounded by themselves (backends/uncontracted.py)
+    dispatched: bool = False  # a loop with this step is not a kernel as a whole
     rewrites: Sequence[Any] = ()  # made by a pass: (primitive name, equations replaced)
 
 

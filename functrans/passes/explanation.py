@@ -21,7 +21,7 @@ from functrans.passes import kernels, vector_code
 from functrans.passes.compiler_options import Wanted, wanted
 from functrans.passes.launches import unrolled
 from functrans.passes.pipeline import DEFAULT, Choice, Pass, chosen
-from functrans.passes.repeated_decisions import left_to_xla
+from functrans.passes.repeated_decisions import rounded_alike
 from functrans.passes.rewrite import Rewrite, children_first
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import jit
@@ -68,7 +68,7 @@ class Report:
         self.parts = parts
         self.before = before
         self.after = after
-        self.loops: list[kernels.Loop] = list(kernels.choices(left_to_xla(after)))
+        self.loops: list[kernels.Loop] = list(kernels.choices(rounded_alike(after)))
         self.vectors: list[Equation] = vector_code.chosen(after)
         self.platform = "gpu" if jax.default_backend() == "gpu" else "cpu"
         self.turns: list[tuple[Equation, int]] = list(unrolled(after)) if self.platform == "gpu" else []
@@ -88,6 +88,8 @@ class Report:
             for loop, obstacle, is_by_blocks in self.loops:
                 is_one = "one kernel" if obstacle is None else "not one kernel"
                 is_one += ", block by block" if is_by_blocks else ""
+                if any([p.marks.uncontracted for p in loop.programs]):
+                    is_one += ", decides as another one: products are rounded by themselves"
                 text.append(f"    {is_one}: {_place(loop)}")
                 text += [] if obstacle is None else [f"        {obstacle}"]
             text += ["vector code on a CPU"] if self.vectors else []

@@ -31,6 +31,7 @@ import jax
 from functrans.caching import cached, memo_as, memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.source import location
+from functrans.ir.text import with_nested
 from functrans.ir.types import ArrayType
 from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
@@ -84,9 +85,8 @@ def _with_kernels(program: Program, can_be: Check) -> Program:
     read = uses(program)
     equations: Sequence[Equation] = program.equations
     for found in by_lanes(program):
-        last = found.inside[-1]
-        kernel = _kernel(last, found.part.inputs, found.part.outputs, found.blocks, can_be)
-        equations = equations if kernel is last else found.replaced(equations, kernel)
+        kernel = _kernel(found.inside, found.part.inputs, found.part.outputs, found.blocks, can_be)
+        equations = equations if kernel is found.inside[-1] else found.replaced(equations, kernel)
     equations = [_behind_a_call(e, program, read, can_be) for e in equations]
     equations = in_vector_code(program, equations, in_kernel=False)
     return with_equations(program, prune(equations, program.outputs))
@@ -136,17 +136,20 @@ def _behind_a_call(e: Equation, whole: Program, read: Counter[Any], can_be: Chec
     if not outputs or obstacle(e, whole) is not None:
         return e
     loop = program_of([*_operands_of(e, whole, read), e], outputs, f"loop_{e.primitive.name}")
-    return _kernel(e, loop.inputs, outputs, loop, can_be)
+    return _kernel([e], loop.inputs, outputs, loop, can_be)
 
 
 def _kernel(
-    e: Equation, inputs: Sequence[Any], outputs: Sequence[Any], program: Program, can_be: Check
+    inside: Sequence[Equation], inputs: Sequence[Any], outputs: Sequence[Any], program: Program, can_be: Check
 ) -> Equation:
-    """Return the call of a program with this equation as a kernel; the equation if XLA cannot compile it."""
+    """Return the call of a program, which computes what these equations do, as a kernel; the last of them if
+    XLA cannot compile it."""
+    e, steps = inside[-1], {p for e in inside for step in e.programs for p in with_nested(step)}
     expanded = everywhere(_in_forms, program, _in_forms)
     alone = everywhere(lambda p: _kept(computed_before(p)), with_short_rows_as_loops(expanded), "kernels")
     if (_REFUSED and name_of(alone) in _REFUSED) or (can_be is not None and not can_be(alone)):
         return e
+    alone.mark(uncontracted=any([p.marks.uncontracted for p in steps]))
     return Equation(one_kernel, tuple(inputs), tuple(outputs), {"program": alone}, e.source, e.origin)
 
 
@@ -280,8 +283,6 @@ def _too_many(e: Equation) -> Obstacle | None:
 
 def why_not(e: Equation) -> Obstacle | None:
     """Return what prevents an equation from being part of a kernel, or None."""
-    if e.primitive in LOOPS and all(map(is_kept, e.programs)):
-        return Obstacle(e, "makes the decisions of another loop, as a gradient must that runs steps again")
     if not (e.primitive.in_kernel or _is_expanded(e)):
         return Obstacle(e, "calls a library")
     if not all([_size(v.type) for v in (*e.inputs, *e.outputs)]):
@@ -292,6 +293,8 @@ def why_not(e: Equation) -> Obstacle | None:
         return Obstacle(e, "has a side effect")
     if not e.primitive.holds_programs and (n := _elements(e)) >= _limit(e):
         return Obstacle(e, f"works on {n} elements")
+    if e.primitive in LOOPS and any([p.marks.dispatched for p in e.programs]):
+        return Obstacle(e, "makes the decisions of another loop, which cannot be a kernel")
     return None
 
 

@@ -1,90 +1,79 @@
-"""Leave to XLA the `while` loops in which a gradient decides anew what another one decided.
+"""Have loops that make the same decisions compute the same numbers on a CPU.
 
-A gradient may run the steps of a loop once more, from states that were kept: that of a `while` loop, or of a
-solver of differential equations. If a step that was accepted is rejected this time, it is the gradient of
-other steps. Both loops compute the same, but in a kernel LLVM sees a step as a whole, and rounds `x * y + z`
-once if nothing else reads the product: in the second loop the derivative does. XLA's own code, as JAX runs
-it, is one function for each fusion, and these are alike.
+A gradient may run the steps of a `while` loop once more, from states that were kept: that of a `while` loop,
+or of a solver of differential equations. If a step that was accepted is rejected this time, it is the
+gradient of other steps. Both loops compute the same, but LLVM sees a step as a whole, and rounds
+`x * y + z` once if nothing else reads the product: in the second loop the derivative does. So products in
+such loops are rounded by themselves, and either all of them are kernels or none.
 
-In: a program that is ready to be lowered. Out: the program with such loops marked as those of `cpu="plain"`
-are; the same object if there are none.
+In: a program that is ready to be lowered. Out: the program with the steps of such loops marked as
+`uncontracted`, and, for those that cannot all be kernels, as `dispatched`; the same object if there are none.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import combinations
+from itertools import count
 from typing import Any
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Program, with_programs
+from functrans.ir.text import with_nested
 from functrans.ir.types import is_inexact
-from functrans.passes.kernels import plain
+from functrans.passes.kernels import obstacle
 from functrans.passes.rewrite import all_equations, children_first
 from functrans.passes.threads import LOOPS
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.arithmetic import integer_pow
-from functrans.primitives.elementwise.families import Comparison, Elementwise, add, mul, square, sub
+from functrans.primitives.elementwise.families import Comparison, add, mul, square, sub
 
 Path = tuple[Equation, ...]  # loops, each in the one before
 
 _PRODUCTS, _SUMS = (mul, square, integer_pow), (add, sub)
-_MANY = 16  # loops beside each other that decide at one place: they are not compared
 
 
 @memoized
-def left_to_xla(program: Program) -> Program:
-    """Return the program with such loops left to XLA."""
-    equations = all_equations(program)
-    if sum([e.primitive is while_loop for e in equations]) < 2:
+def rounded_alike(program: Program) -> Program:
+    """Return the program with such loops marked."""
+    if sum([e.primitive is while_loop for e in all_equations(program)]) < 2:
         return program
-    decided = _Decisions()
-    decided.visit(program, False, ())
-    groups = {frozenset(loops) for loops in decided.loops.values()}
-    of_gradient = any(map(_is_derived, equations))
-    left = {p for loops in groups for e in _repeated(loops, of_gradient) for p in e.programs}
+    decisions = _Decisions()
+    decisions.visit(program, False, ())
+    groups = [group for paths in decisions.paths.values() for group in _alike(paths) if len(group) > 1]
+    inside = {p for group in groups for e in group for step in e.programs for p in with_nested(step)}
+    apart = [group for group in groups if any([obstacle(e, program) for e in group])]
+    dispatched = {p for group in apart for e in group for p in e.programs}
     new: dict[Program, Program] = {}
-    for p in children_first(program) if left else ():
-        new[p] = plain(p) if p in left else with_programs(p, new)
+    for p in children_first(program) if inside else ():
+        new[p] = with_programs(p, new)
+        if p in inside:
+            new[p] = new[p].replace(equations=new[p].equations)
+            new[p].mark(uncontracted=True, dispatched=p in dispatched)
     return new.get(program, program)
 
 
-def _repeated(loops: frozenset[Equation], of_gradient: bool) -> Iterable[Equation]:
-    """Return the loops of which another one computes what they do, or the other way round, except for a
-    quarter at most, as what keeps the states. An implicit derivative, by the same function, computes other
-    things. Loops of the very same operations are two calls, but in a gradient they may be a repetition.
-    (Whether it is one cannot be told of what JAX traced.)"""
-    if len(loops) > _MANY:
-        return loops if of_gradient else ()
-    found: set[Equation] = set()
-    for (one, mine), (other, its) in combinations([(e, _computed(e)) for e in loops], 2):
-        if 4 * len(mine & its) > 3 * min(len(mine), len(its)) and (of_gradient or mine != its):
-            found.update((one, other))
-    return found
-
-
-def _computed(loop: Equation) -> set[Any]:
-    """Return the operations on floats in the step of a loop, by their places in the user's code."""
-    found = [e for e in all_equations(loop.params["body"]) if isinstance(e.primitive, Elementwise)]
-    return {(e.primitive, e.source[:2]) for e in found if e.source and is_inexact(e.outputs[0].type.dtype)}
-
-
-def _is_derived(e: Equation) -> bool:
-    while e.origin is not None:
-        if e.origin.how == "transpose of":
-            return True
-        e = e.origin.equation
-    return False
+def _alike(paths: set[Path]) -> Iterable[set[Equation]]:
+    """Return the loops that correspond to each other, in loops that decide at one place: the innermost ones,
+    those around them, and so on, but not those around all of them. None for a loop and those in it alone."""
+    longest = [path for path in paths if not any([path == other[: len(path)] != other for other in paths])]
+    if len(longest) == 1:
+        return ()
+    common = next(n for n in count() if len({path[: n + 1] for path in longest}) > 1)
+    groups: dict[Any, set[Equation]] = defaultdict(set)
+    for path in paths:
+        for level, loop in enumerate(reversed(path[common:])):
+            groups[level, loop.primitive].add(loop)
+    return groups.values() if any([kind is while_loop for _, kind in groups]) else ()
 
 
 class _Decisions:
-    """For each comparison, by its place in the user's code, the `while` loops around it that are beside each
-    other. Of numbers that depend on a sum with a product, which a kernel may round once or twice."""
+    """For each comparison, by its place in the user's code, the loops around it. Of numbers that depend on a
+    sum with a product, which LLVM may round once or twice."""
 
     def __init__(self) -> None:
-        self.loops: dict[Any, set[Equation]] = defaultdict(set)
+        self.paths: dict[Any, set[Path]] = defaultdict(set)
         self._visited: set[tuple[Program, bool, Path]] = set()
 
     def visit(self, program: Program, is_rounded: bool, path: Path) -> None:
@@ -97,9 +86,7 @@ class _Decisions:
         for e in program.equations:
             p, depends = e.primitive, not rounded.isdisjoint(e.inputs)
             if depends and isinstance(p, Comparison) and e.source and is_inexact(e.inputs[0].type.dtype):
-                for depth, loop in enumerate(path):
-                    if loop.primitive is while_loop:
-                        self.loops[p, e.source[:2], path[:depth]].add(loop)
+                self.paths[p, e.source[:2]].add(path)
             for inside in e.programs:  # what a step computes is read by the next one
                 self.visit(inside, depends or p in LOOPS, (*path, e) if p in LOOPS else path)
             if p in _PRODUCTS:

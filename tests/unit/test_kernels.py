@@ -166,21 +166,42 @@ def solved(a: Any, end: Any = 3.0) -> Any:
     return lax.while_loop(lambda s: s[0] < end, step, (0 * a, 0 * a + 1, 0 * a + 0.5))[1]
 
 
-def test_decisions_that_a_gradient_makes_twice_are_left_to_xla():
+def test_decisions_that_a_gradient_makes_twice_do_not_depend_on_contractions():
     a = np.float32(2)
-    assert count_kernels(solved, a) == 1
-    assert count_kernels(lambda a: solved(a) + solved(a, 2.0), a) == 2
-    assert count_kernels(ft.grad(solved), a) == 0
-    report = ft.passes.explain(ft.grad(solved))(a)
-    assert "while makes the decisions of another loop" in str(report)
-    plain = ft.jit(ft.grad(solved), cpu="plain")(a)
-    np.testing.assert_array_equal(ft.jit(ft.grad(solved))(a), plain)
+    alike = "decides as another one: products are rounded by themselves"
+    for fun, loops, marked in (
+        (solved, 1, 0),
+        (ft.grad(solved), 2, 2),
+        (lambda a: (ft.grad(solved)(a), simulated(a * X)), 3, 2),
+        (lambda a: lax.fori_loop(0, 3, lambda i, a: a - 0.1 * ft.grad(solved)(a), a), 1, 0),
+    ):
+        report = ft.passes.explain(fun)(a)
+        assert [loop.obstacle for loop in report.loops] == [None] * loops
+        assert str(report).count(alike) == marked
+    for dtype, rtol in (("float32", 1e-4), ("float64", 1e-12)):
+        with ft.enable_x64():
+            x = np.array(2, dtype)
+            for function in ft.jit(ft.grad(solved)).lower(x).as_text().split("func.func")[2:]:
+                products = re.findall(r"stablehlo.multiply .*f\d+>", function)
+                assert 0 < len(products) == len(re.findall(r"stablehlo.and .*ui\d+>", function))
+            np.testing.assert_allclose(ft.jit(ft.grad(solved))(x), ft.grad(solved)(x), rtol)
 
-    def trained(a: Any) -> Any:
-        return lax.fori_loop(0, 3, lambda i, a: a - 0.1 * ft.grad(solved)(a), a)
 
-    assert count_kernels(trained, a) == 0
-    assert count_kernels(lambda a: (ft.grad(solved)(a), simulated(a * X)), a) == 1
+def test_loops_that_decide_alike_are_all_kernels_or_none():
+    def halved(x: Any, again: Any = lambda x: x) -> Any:
+        return lax.while_loop(lambda x: x[0] * 2 + x[1] > 1, lambda x: again(x) * 0.5, x)
+
+    def of_many(x: Any) -> Any:
+        return jnp.sort(jnp.tile(x, 4000))[: x.size]
+
+    x = np.array([3, 2, 1], "float32")
+    assert count_kernels(lambda x: (halved(x), halved(x + 1)), x) == 2
+    both = lambda x: (halved(x), halved(x, of_many))  # noqa: E731
+    report = ft.passes.explain(both)(x)
+    said = "makes the decisions of another loop, which cannot be a kernel"
+    assert [loop.obstacle.problem for loop in report.loops] == [said, "works on 12000 elements"]
+    for ours, plain in zip(ft.jit(both)(x), ft.jit(both, cpu="plain")(x), strict=True):
+        np.testing.assert_array_equal(ours, plain)
 
 
 def fixed_point(f: Any, a: Any, x: Any) -> Any:

@@ -14,7 +14,8 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
 from functrans.backends import xla
-from functrans.backends.lowering import Lowering, asked, short
+from functrans.backends.lowering import Lowering
+from functrans.backends.xla import asked, short
 from tests.support.closeness import assert_close
 from tests.support.tables import functions
 from tests.unit.test_blocking import diffused
