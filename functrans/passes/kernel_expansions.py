@@ -46,11 +46,9 @@ from functrans.trace import literal, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled
 SHORT = 16  # sums of so many floats are written so that no library takes them (backends/cpu.py)
-LINE = 64  # bytes; XLA's code for a matrix of whole lines and a vector is faster, of other rows slower
-ALONG = 3  # up to so many results are summed one by one: LLVM then vectorizes along the sum
+LINE = 64  # bytes
 LANES = 32  # sums of at least twice as many terms along rows are of vectors of so many,
-ROWS = 32  # if they have up to so many results
-ADDED = 100  # results of which the terms are added in a loop
+ROWS = 32  # if they have up to so many results; XLA's own code is fast for so many short rows
 SUMS = 4096  # the sums of more products are always taken so
 UNROLLED = 256  # arrays joined to up to this many numbers are left: LLVM unrolls these loops
 ALONE = 64  # joins of at least this many numbers are functions of their own
@@ -96,53 +94,37 @@ def _are_few_keys(e: Equation) -> bool:
 
 
 def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: Any) -> Any:
-    """Return the sum of products. Few terms are added one after the other, on whole results: parts of
-    large reductions would call a library. Many are added so in a loop, some in each step, or, of few
-    results, as vectors. XLA's own code computes some of a vector."""
+    """Return the sum of products. Terms are added one after the other, on whole results, which LLVM
+    vectorizes: few at once, many in a loop. XLA's own code computes some of a vector, and loops over vectors
+    compute few long sums. (Parts of large reductions would call a library.)"""
     summed = tuple([n for n in lhs if n not in out])
-    if _are_few(summed, lhs, rhs, typeof(x).shape):
-        return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
+    sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
+    results = prod([sizes[n] for n in out])
     if len(summed) == 1:
-        term, i, j = _terms(lhs, rhs, out, summed[0])
-        if _are_lines(typeof(x), typeof(y), i, j):
+        (term, i, j), size = _terms(lhs, rhs, out, summed[0]), sizes[summed[0]]
+        if _has_code(typeof(x), typeof(y), i, j, results):
             return dot_general(x, y, lhs=lhs, rhs=rhs, out=out)
-        sizes = _sizes(lhs, typeof(x), rhs, typeof(y))
-        results = prod([sizes[n] for n in out])
         if _is_in_lanes(typeof(x), typeof(y), i, j, results):
             return _in_lanes(x, y, i, j, {"lhs": lhs, "rhs": rhs, "out": (*out, *summed)})
-        if many := _at_once(typeof(x), typeof(y), i, j, results):
-            return _accumulated(term, x, y, i, j, many)
+        if results > 1:
+            if size <= FEW:
+                return sum_of_terms(x, y, lhs=lhs, rhs=rhs, out=out)
+            return _accumulated(term, x, y, i, j, 4 if size >= 12 else 3)
     made = dot_general(x, y, lhs=lhs, rhs=rhs, out=(*out, *summed))
     last = tuple(range(len(out), len(out) + len(summed)))
     return reduce_sum(made, axes=last) if summed else made
 
 
-def _at_once(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> int:
-    """Return how many of the terms over axis i of x and j of y are added in a step of a loop, which LLVM
-    vectorizes over the results; 0 if each result is summed by itself."""
+def _has_code(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> bool:
+    """Return whether XLA's code for a product over axis i of x and j of y is fast: of a vector with the rows
+    of a matrix, unless many are short, or with its columns, if they are short or the rows whole lines."""
     size = x.shape[i]
-    if size < FEW or results <= ALONG:
-        return 0
-    if min(x.size, y.size) == size:  # one is a vector
-        matrix, axis = (x, i) if y.size == size else (y, j)
-        if matrix.size > UNROLLED:
-            return 4 if size >= 32 or size == FEW else 2
-        by_rows = axis < matrix.ndim - 1 and matrix.size > UNROLLED // 2
-        return size // 2 if by_rows else 0
-    if size == FEW or (results > ADDED and results * size <= SUMS):
-        return 0
-    return 4 if size >= 12 else 3
-
-
-def _are_lines(x: ArrayType, y: ArrayType, i: int, j: int) -> bool:
-    """Return whether XLA's code for a product over axis i of x and j of y is faster than sums: if one is a
-    vector of floats and the other a matrix of whole lines, in which a summed row has two or more."""
-    size, line = x.shape[i], LINE // x.dtype.itemsize
     matrix, axis = (x, i) if y.size == size else (y, j)
-    if min(x.size, y.size) != size or matrix.size < UNROLLED or dtype_class(x.dtype) != "float":
+    if min(x.size, y.size) != size or results == 1 or dtype_class(x.dtype) != "float":
         return False
-    row = prod(matrix.shape[axis:])
-    return size % line == 0 == matrix.size // size % line and (row > size or size > line)
+    if axis == matrix.ndim - 1:
+        return size >= SHORT or results <= ROWS
+    return size <= FEW or results * x.dtype.itemsize % LINE == 0
 
 
 def _is_in_lanes(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> bool:
