@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import pydoc
 import warnings
 from functools import partial
 
@@ -124,6 +125,27 @@ def doubled(x, n):
 @ft.jit
 def decorated(x):
     return x
+
+
+def test_help_shows_the_jitted_function():
+    def step(x, rate=0.1):
+        return x * rate
+
+    assert "step(x, rate=0.1)" in pydoc.render_doc(ft.jit(step), renderer=pydoc.plaintext)
+
+
+def test_numbers_whose_gradient_is_stopped_stay_numbers():
+    assert lax.stop_gradient(True) is True
+    assert ft.jit(lambda: jnp.ones(lax.stop_gradient(3)))().shape == (3,)
+
+
+def test_wrong_operators_of_arrays_show_the_users_line_alone(monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    x = ft.jit(lambda: jnp.ones((3, 4)))()
+    for call in (lambda: x + x[0, :3], lambda: x[1, 2, 3]):
+        with pytest.raises((ValueError, IndexError)) as caught:
+            call()
+        assert {str(entry.path) for entry in caught.traceback} == {__file__}
 
 
 def test_a_jitted_function_is_copied_and_pickled():
