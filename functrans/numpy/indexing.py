@@ -172,10 +172,8 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
     have = typeof(values).shape
-    if have and (
-        len(have) > len(shape)
-        or promotion.broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
-    ):
+    fit = [m in (1, n) for m, n in zip(have[::-1], shape[::-1], strict=False)]
+    if len(have) > len(shape) or not all(fit):
         raise errors.InvalidArgument(
             f"{name}: values of shape {have} do not broadcast to the shape {shape} that the index "
             f"selects, {here()}\n"
