@@ -130,7 +130,8 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     known = concrete_value(index) if flags.jax_disable_jit else None
     if known is not None:
         return branches[int(known)](*operands)
-    leaves, in_tree = staging.array_leaves((tuple(operands), {}))
+    leaves, _ = staging.array_leaves(operands, "operands")
+    in_tree = tree.structure((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
     order = -1 if name == "cond" else 1  # as in JAX: true_fun first, and then false_fun
     made = [staging.staged(f, in_tree, types, name) for f in branches[::order]][::order]
@@ -200,7 +201,7 @@ def while_loop(
             carry = body_fun(carry)
             going = cond_fun(carry)
         return tree.map(as_array, carry)
-    init, structure = staging.array_leaves(init_val)
+    init, structure = staging.array_leaves(init_val, "init_val")
     in_tree = tree.structure(((init_val,), {}))
     given = [typeof(x) for x in init]
     test = staging.staged(cond_fun, in_tree, given, "while_loop")  # before the body, as in JAX

@@ -64,8 +64,8 @@ def scan(
       6.0 [0. 1. 3. 6.]
     """
     staging.check_function(f, "scan", "f")
-    carry, state_tree = staging.array_leaves(init)
-    arrays, _ = staging.array_leaves(xs)
+    carry, state_tree = staging.array_leaves(init, "init")
+    arrays, _ = staging.array_leaves(xs, "xs")
     n = _length("scan", xs, arrays, length)
     unroll = _unroll(unroll, n)
     if n and flags.jax_disable_jit:
@@ -151,7 +151,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
     staging.check_function(f, "map", "f")
     if batch_size is None:
         return scan(staging.made_of(f, _row, "map"), (), xs)[1]
-    arrays, structure = staging.array_leaves(xs)
+    arrays, structure = staging.array_leaves(xs, "xs")
     n = _length("map", xs, arrays, None)
     size = integer(batch_size, "map", "batch_size")
     if size < 0:
@@ -181,7 +181,7 @@ def _rows(f: Any, _: Any, xs: Any) -> tuple[Any, Any]:
 
 
 def _batched(f: Any, rows: Any) -> Any:
-    leaves, structure = staging.array_leaves(rows)
+    leaves, structure = staging.array_leaves(rows, "xs")
     size = typeof(leaves[0]).shape[0]
     types = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in leaves]]
     in_tree = tree.structure(((tree.unflatten(structure, leaves),), {}))
@@ -216,7 +216,7 @@ def associative_scan(
       [ 1  3  6 10]
     """
     staging.check_function(fn, "associative_scan", "fn")
-    leaves, structure = staging.array_leaves(elems)
+    leaves, structure = staging.array_leaves(elems, "elems")
     if not leaves:
         return elems
     axis = axis_index(axis, typeof(leaves[0]).ndim, "associative_scan")

@@ -29,6 +29,7 @@ from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused, where_defined
 from functrans.runtime import F
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
+from functrans.tracer import not_an_array
 
 
 class Staged(NamedTuple):
@@ -146,10 +147,17 @@ def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[F], F
     return decorate
 
 
-def array_leaves(x: Any) -> tuple[list[Any], Any]:
-    """Return the leaves of a pytree as arrays, and its treedef."""
+def array_leaves(x: Any, name: str) -> tuple[list[Any], Any]:
+    """Return the leaves of a pytree, the argument `name`, as arrays, and its treedef."""
     leaves, structure = tree.flatten(x)
-    return [materialize(as_array(leaf)) for leaf in leaves], structure
+    arrays: list[Any] = []
+    for leaf in leaves:
+        try:
+            arrays.append(materialize(as_array(leaf)))
+        except errors.NotAnArray:
+            path = tree.path_names(x, name)[len(arrays)]
+            raise errors.NotAnArray(not_an_array(leaf, path)) from None
+    return arrays, structure
 
 
 def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[Staged, list[Any]]:
