@@ -273,20 +273,20 @@ def fori_loop(
       10
     """
     staging.check_function(body_fun, "fori_loop", "body_fun")
-    for name, bound in (("lower", lower), ("upper", upper)):
-        t = typeof(bound)
-        if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
+    types = typeof(lower), typeof(upper)
+    kinds = [dtype_class(t.dtype) for t in types]
+    for name, t, kind in zip(("lower", "upper"), types, kinds, strict=True):
+        if t.shape or kind not in ("bool", "int", "uint", "float"):
             raise errors.TypeMismatch(f"fori_loop: {name} must be an integer scalar, got {t}, {here()}")
     first, last = as_array(lower), as_array(upper)
-    if typeof(first).dtype != typeof(last).dtype:
-        weak = [typeof(x).weak_type for x in (lower, upper)]
-        if not any(weak):
+    if types[0].dtype != types[1].dtype:
+        weak = [t.weak_type for t in types]
+        if not any(weak) or not {"int", "uint"}.issuperset(kinds):
             raise errors.TypeMismatch(
-                f"fori_loop: lower and upper must have equal dtypes, got {typeof(first)} and "
-                f"{typeof(last)}, {here()}"
+                f"fori_loop: lower and upper must have equal dtypes, got {types[0]} and {types[1]}, {here()}"
             )
-        to = typeof(last if weak[0] else first)
-        first, last = (convert_element_type(x, dtype=to.dtype) for x in (first, last))
+        to = types[weak[0]].dtype
+        first, last = (convert_element_type(x, dtype=to) for x in (first, last))
     start, stop = concrete_value(lower), concrete_value(upper)
     if start is not None and stop is not None:
         length = max(int(stop) - int(start), 0)
