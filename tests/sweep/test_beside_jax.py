@@ -24,6 +24,7 @@ WEAK = jax.numpy.full((3,), 2.0)
 WEAK_INTEGERS = jax.numpy.full((3,), 2)
 REALS = jax.numpy.array([3.0, -1.0, 2.0])
 COMPLEX = jax.numpy.array([1 + 2j, -1 + 3j, -2 - 1j, 2 + 1j])
+IMAGINARY = jax.numpy.array([3j, 0, 1])
 WITH_NAN = jax.numpy.array([1.0, np.nan, 3.0, 4.0, 4.0])
 
 NOT_SMOOTH = "leaky_relu relu relu6 elu selu hard_tanh hard_silu hard_sigmoid soft_sign sparse_plus"
@@ -85,6 +86,16 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "round(jnp.asarray(x), 1)": {"x": REALS * 1.33},
     "jnp.var(x, dtype='bfloat16')": {"x": REALS.astype("float16")},
     "jnp.take(x, y > 0)": {"x": REALS, "y": REALS},
+    # a number is true if it is not 0; that is weakly typed if all numbers are
+    "jnp.logical_not(x)": {"x": IMAGINARY},
+    "jnp.where(x, 1, 2)": {"x": IMAGINARY},
+    "jnp.astype(x, bool)": {"x": IMAGINARY},
+    "lax.convert_element_type(x, bool)": {"x": IMAGINARY},
+    "jnp.logical_not(x) == y": {"x": 2, "y": 1},
+    "jnp.logical_and(x, y)": {"x": True, "y": 1},
+    "jnp.logical_or(x, y)": {"x": REALS, "y": 0.0},
+    "jnp.real(nn.softplus(x))": {"x": 2 + 1j},
+    "lax.fori_loop(0.0, x, lambda i, c: c + 2, 1.0)": {"x": 3.0},
     # an update with a NaN has no derivative
     "x.at[jnp.array([0, 0, 2])].min(y)": {"x": WITH_NAN, "y": REALS},
 }
