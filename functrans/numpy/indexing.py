@@ -143,7 +143,7 @@ def write(x: Any, index: Any, values: Any, primitive: Any, name: str, how: How) 
     t = typeof(x)
     parts, arrays = structure(index)
     plan = writing(t.shape, parts, how.wrap)
-    if isinstance(values, (list, tuple)):
+    if isinstance(values, (list, tuple, range)):
         values = from_sequence(values)
     if 0 in plan.slices:
         _check_shape(values, plan.value, name)

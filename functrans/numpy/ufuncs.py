@@ -163,9 +163,9 @@ def logical(name: str, summary: str, primitive: Any) -> Binary:
 
 
 def truth(x: Any) -> Any:
-    """Return x != 0, weakly typed if x is."""
+    """Return x != 0, weakly typed if x is a weakly typed scalar."""
     t = typeof(x)
-    return x if t.dtype is BOOL else families.ne(x, families.splat(0, t))
+    return x if t.dtype is BOOL else families.ne(x, families.splat(0, t.strong() if t.shape else t))
 
 
 def numeric(*xs: Any) -> list[Any]:

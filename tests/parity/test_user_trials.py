@@ -248,6 +248,10 @@ def test_numpy_functions_of_what_is_differentiated_are_refused():
     assert ft.grad(lambda x: (np.arange(3.0) * x).sum())(2.0) == 3.0
 
 
+def test_an_axis_may_be_an_array_without_jit():
+    assert jnp.mean(jnp.ones((2, 3)), jnp.array(1)).shape == (2,)
+
+
 def test_python_ints_that_do_not_fit():
     for library in (ft, jax):
         for make in (library.numpy.asarray, library.numpy.array):

@@ -82,18 +82,21 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.array(range(3)) + x": {"x": REALS},
     "jnp.array([range(2), [x, 3]])": {"x": 1},
     "jnp.array(memoryview(np.ones(2))) + x": {"x": 1},
+    "jnp.asarray(np.array([1, None, 2.5], object), 'float32') + x": {"x": REALS},
+    "jnp.asarray(np.array(['1970-01-03'], 'datetime64[D]'), int) + x": {"x": 1},
+    "x.at[:2].set(range(2))": {"x": REALS},
     "round(jnp.asarray(x))": {"x": REALS * 1.3},
     "round(jnp.asarray(x), 1)": {"x": REALS * 1.33},
     "jnp.var(x, dtype='bfloat16')": {"x": REALS.astype("float16")},
     "jnp.take(x, y > 0)": {"x": REALS, "y": REALS},
-    # a number is true if it is not 0; that is weakly typed if all numbers are
+    # a number is true if it is not 0; that is weakly typed if all are weakly typed scalars
     "jnp.logical_not(x)": {"x": IMAGINARY},
     "jnp.where(x, 1, 2)": {"x": IMAGINARY},
     "jnp.astype(x, bool)": {"x": IMAGINARY},
     "lax.convert_element_type(x, bool)": {"x": IMAGINARY},
     "jnp.logical_not(x) == y": {"x": 2, "y": 1},
     "jnp.logical_and(x, y)": {"x": True, "y": 1},
-    "jnp.logical_or(x, y)": {"x": REALS, "y": 0.0},
+    "jnp.logical_or(x, y)": {"x": WEAK, "y": 0.0},
     "jnp.real(nn.softplus(x))": {"x": 2 + 1j},
     "lax.fori_loop(0.0, x, lambda i, c: c + 2, 1.0)": {"x": 3.0},
     # an update with a NaN has no derivative
