@@ -248,8 +248,9 @@ def test_numpy_functions_of_what_is_differentiated_are_refused():
     assert ft.grad(lambda x: (np.arange(3.0) * x).sum())(2.0) == 3.0
 
 
-def test_an_axis_may_be_an_array_without_jit():
+def test_without_jit_functions_have_the_values_that_they_need():
     assert jnp.mean(jnp.ones((2, 3)), jnp.array(1)).shape == (2,)
+    np.testing.assert_array_equal(jnp.where(np.array([True, False, True]))[0], [0, 2])
 
 
 def test_python_ints_that_do_not_fit():

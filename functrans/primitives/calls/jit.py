@@ -268,7 +268,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         if found is None:
             try:
                 found = _recorded(function, args, kwargs, arrays)
-            except errors.AbstractValueError:
+            except jax.errors.JAXTypeError:  # it needs concrete values
                 found = _DIRECT
             found = _RECORDED.keep(key, found)
         if found is _DIRECT:
