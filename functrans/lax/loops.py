@@ -64,9 +64,10 @@ def scan(
       6.0 [0. 1. 3. 6.]
     """
     staging.check_function(f, "scan", "f")
-    carry, state_tree = staging.array_leaves(init, "init")
+    name = staging.operation_of(f, "scan")
+    carry, state_tree = staging.array_leaves(init, "init" if name == "scan" else "(i, init_val)")
     arrays, _ = staging.array_leaves(xs, "xs")
-    n = _length("scan", xs, arrays, length)
+    n = _length(name, xs, arrays, length)
     unroll = _unroll(unroll, n)
     if n and flags.jax_disable_jit:
         return jax.lax.scan(f, init, xs, n, reverse)  # as a Python loop: f sees concrete values
@@ -86,7 +87,7 @@ def scan(
     carry_tree = pair[0]
     outs = made.program.out_types
     k = carry_tree.num_leaves
-    staging.check_carry(staging.operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
+    staging.check_carry(name, "f", f, state_tree, types, carry_tree, outs[:k])
     params: dict[str, Any] = {"program": made.program, "length": n, "consts": len(made.captured), "carry": m}
     params |= {"reverse": True} if reverse else {}
     params |= {"unroll": unroll} if unroll > 1 else {}
