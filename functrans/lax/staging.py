@@ -150,14 +150,20 @@ def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[F], F
 def array_leaves(x: Any, name: str) -> tuple[list[Any], Any]:
     """Return the leaves of a pytree, the argument `name`, as arrays, and its treedef."""
     leaves, structure = tree.flatten(x)
+    return converted(leaves, lambda y: materialize(as_array(y)), lambda: tree.path_names(x, name)), structure
+
+
+def converted(
+    leaves: Sequence[Any], to_array: Callable[[Any], Any], names: Callable[[], Sequence[str]]
+) -> list[Any]:
+    """Apply `to_array` to each leaf; an error names the path of the leaf that is not an array."""
     arrays: list[Any] = []
-    for leaf in leaves:
+    for x in leaves:
         try:
-            arrays.append(materialize(as_array(leaf)))
+            arrays.append(to_array(x))
         except errors.NotAnArray:
-            path = tree.path_names(x, name)[len(arrays)]
-            raise errors.NotAnArray(not_an_array(leaf, path)) from None
-    return arrays, structure
+            raise errors.NotAnArray(not_an_array(x, names()[len(arrays)])) from None
+    return arrays
 
 
 def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[Staged, list[Any]]:

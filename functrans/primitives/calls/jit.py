@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jax import jit as jax_jit  # bound here, as `jax.jit` may be replaced by ours
 
-from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
