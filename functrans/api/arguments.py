@@ -17,10 +17,10 @@ from functrans.caching import Cache
 from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.jax_trace import outside
+from functrans.lax.staging import converted
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, argument_names, function_name
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
-from functrans.tracer import not_an_array
 
 _NUMBERS = (np.generic, int, float, complex)
 OF_PYTHON = (*_NUMBERS, np.ndarray)  # `if` and NumPy can read these, and so can a mapped function
@@ -60,13 +60,7 @@ def as_array(x: Any) -> Any:
 
 def as_arrays(leaves: Sequence[Any], names: Callable[[], Sequence[str]]) -> list[Any]:
     """Apply `as_array` to each leaf; an error names the path of the leaf that is not an array."""
-    arrays: list[Any] = []
-    for x in leaves:
-        try:
-            arrays.append(as_array(x))
-        except errors.NotAnArray:
-            raise errors.NotAnArray(not_an_array(x, names()[len(arrays)])) from None
-    return arrays
+    return converted(leaves, as_array, names)
 
 
 class Apart:

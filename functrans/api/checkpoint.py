@@ -92,7 +92,7 @@ def checkpoint(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         static, dynamic = statics.split(args, kwargs)
-        leaves, in_tree = array_leaves(dynamic)
+        leaves, in_tree = array_leaves(dynamic, "(args, kwargs)")
         made = staged(of_dynamic(static), in_tree, [typeof(x) for x in leaves], "checkpoint")
         outs = _checkpoint(*made.captured, *leaves, program=made.program, **how)
         return tree.unflatten(made.out_tree, outs)

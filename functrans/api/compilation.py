@@ -284,6 +284,10 @@ class Jitted(functools.partial[_R], Generic[_P, _R]):
     def __get__(self, owner: object, kind: type[Any] | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
 
+    @property
+    def __origin__(self) -> Callable[_P, _R]:  # which `help` shows if the function has no docstring
+        return self.jitted_function
+
     def __repr__(self) -> str:
         return f"<jitted {self.jitted_function!r}>"
 

@@ -100,7 +100,7 @@ class _MappedAxes:
             front.append(None if d is None else d % t.ndim)
             if d is not None:
                 sizes[i] = t.shape[d]
-        distinct = set(sizes.values()) | ({axis_size} if axis_size is not None else set())
+        distinct = set(sizes.values()) | ({int(axis_size)} if axis_size is not None else set())
         if not distinct:
             raise errors.InvalidArgument(
                 f"{self} has no mapped argument, so the size of the axis is unknown, {here()}\n"

@@ -33,7 +33,7 @@ from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.opaque import programs_in
 from functrans.interop.sharded_types import jaxpr_of_map
 from functrans.ir.source import here
-from functrans.ir.tracebacks import our_class
+from functrans.ir.tracebacks import hide_frames, our_class
 from functrans.ir.types import is_key_dtype
 from functrans.jax_trace import Bridge, bridge
 from functrans.numpy.indexing import At, getitem
@@ -369,9 +369,13 @@ def _holds_tracer(index: Any) -> bool:
 
 
 def _getitem(self: Any, index: Any) -> Any:
-    if state.trace is not None and _holds_tracer(index):
-        return getitem(self, index)
-    return _jax_getitem(self, index)
+    try:
+        if state.trace is not None and _holds_tracer(index):
+            return getitem(self, index)
+        return _jax_getitem(self, index)
+    except Exception as error:
+        hide_frames(error)
+        raise
 
 
 @runtime.answers("at_by_jax")
@@ -388,7 +392,11 @@ def _leaving(theirs: Any) -> Any:
 
     @functools.wraps(theirs)
     def operator(self: Any, other: Any) -> Any:
-        return NotImplemented if other.__class__ in OURS else theirs(self, other)
+        try:
+            return NotImplemented if other.__class__ in OURS else theirs(self, other)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return operator
 

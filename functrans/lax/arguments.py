@@ -107,7 +107,7 @@ def integer(value: Any, name: str, what: str) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        if isinstance(error, jax.errors.ConcretizationTypeError):
+        if isinstance(error, jax.errors.JAXTypeError):
             raise
         raise errors.NotAnArray(
             f"{name}: {what} must be a Python int, got {brief_with_type(value)}, {here()}"
@@ -119,7 +119,7 @@ def integers(values: Any, name: str, what: str) -> tuple[int, ...]:
     try:
         return tuple([n if n.__class__ is int else operator.index(n) for n in values])
     except TypeError as error:
-        if isinstance(error, jax.errors.ConcretizationTypeError):
+        if isinstance(error, jax.errors.JAXTypeError):
             raise
         raise mismatch(
             name,
@@ -145,7 +145,7 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
             [n if n.__class__ is int else operator.index(n) for n in (shape if listed else (shape,))]
         )
     except TypeError as error:
-        if isinstance(error, jax.errors.ConcretizationTypeError):
+        if isinstance(error, jax.errors.JAXTypeError):
             raise
         raise mismatch(
             "shape", f"sizes must be integers, got {brief(shape)}", "Divide with n // 2, not n / 2."

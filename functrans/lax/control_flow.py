@@ -130,7 +130,8 @@ def _choice(name: str, index: Any, branches: Sequence[Callable[..., Any]], opera
     known = concrete_value(index) if flags.jax_disable_jit else None
     if known is not None:
         return branches[int(known)](*operands)
-    leaves, in_tree = staging.array_leaves((tuple(operands), {}))
+    leaves, _ = staging.array_leaves(operands, "operands")
+    in_tree = tree.structure((tuple(operands), {}))
     types = [typeof(x) for x in leaves]
     order = -1 if name == "cond" else 1  # as in JAX: true_fun first, and then false_fun
     made = [staging.staged(f, in_tree, types, name) for f in branches[::order]][::order]
@@ -200,7 +201,7 @@ def while_loop(
             carry = body_fun(carry)
             going = cond_fun(carry)
         return tree.map(as_array, carry)
-    init, structure = staging.array_leaves(init_val)
+    init, structure = staging.array_leaves(init_val, "init_val")
     in_tree = tree.structure(((init_val,), {}))
     given = [typeof(x) for x in init]
     test = staging.staged(cond_fun, in_tree, given, "while_loop")  # before the body, as in JAX
@@ -272,20 +273,20 @@ def fori_loop(
       10
     """
     staging.check_function(body_fun, "fori_loop", "body_fun")
-    for name, bound in (("lower", lower), ("upper", upper)):
-        t = typeof(bound)
-        if t.shape or dtype_class(t.dtype) not in ("int", "uint"):
+    types = typeof(lower), typeof(upper)
+    kinds = [dtype_class(t.dtype) for t in types]
+    for name, t, kind in zip(("lower", "upper"), types, kinds, strict=True):
+        if t.shape or kind not in ("bool", "int", "uint", "float"):
             raise errors.TypeMismatch(f"fori_loop: {name} must be an integer scalar, got {t}, {here()}")
     first, last = as_array(lower), as_array(upper)
-    if typeof(first).dtype != typeof(last).dtype:
-        weak = [typeof(x).weak_type for x in (lower, upper)]
-        if not any(weak):
+    if types[0].dtype != types[1].dtype:
+        weak = [t.weak_type for t in types]
+        if not any(weak) or not {"int", "uint"}.issuperset(kinds):
             raise errors.TypeMismatch(
-                f"fori_loop: lower and upper must have equal dtypes, got {typeof(first)} and "
-                f"{typeof(last)}, {here()}"
+                f"fori_loop: lower and upper must have equal dtypes, got {types[0]} and {types[1]}, {here()}"
             )
-        to = typeof(last if weak[0] else first)
-        first, last = (convert_element_type(x, dtype=to.dtype) for x in (first, last))
+        to = types[weak[0]].dtype
+        first, last = (convert_element_type(x, dtype=to) for x in (first, last))
     start, stop = concrete_value(lower), concrete_value(upper)
     if start is not None and stop is not None:
         length = max(int(stop) - int(start), 0)

@@ -257,5 +257,7 @@ def stop_gradient(x: PyTree) -> PyTree:
 
 
 def _stopped(x: Any) -> Any:
+    if x.__class__ in (bool, int, float, complex):  # as in JAX, also while tracing
+        return x
     x = operand(x)
     return x if is_key_dtype(typeof(x).dtype) else bind(selection.stop_gradient, (x,), {})

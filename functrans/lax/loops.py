@@ -64,9 +64,10 @@ def scan(
       6.0 [0. 1. 3. 6.]
     """
     staging.check_function(f, "scan", "f")
-    carry, state_tree = staging.array_leaves(init)
-    arrays, _ = staging.array_leaves(xs)
-    n = _length("scan", xs, arrays, length)
+    name = staging.operation_of(f, "scan")
+    carry, state_tree = staging.array_leaves(init, "init" if name == "scan" else "(i, init_val)")
+    arrays, _ = staging.array_leaves(xs, "xs")
+    n = _length(name, xs, arrays, length)
     unroll = _unroll(unroll, n)
     if n and flags.jax_disable_jit:
         return jax.lax.scan(f, init, xs, n, reverse)  # as a Python loop: f sees concrete values
@@ -86,7 +87,7 @@ def scan(
     carry_tree = pair[0]
     outs = made.program.out_types
     k = carry_tree.num_leaves
-    staging.check_carry(staging.operation_of(f, "scan"), "f", f, state_tree, types, carry_tree, outs[:k])
+    staging.check_carry(name, "f", f, state_tree, types, carry_tree, outs[:k])
     params: dict[str, Any] = {"program": made.program, "length": n, "consts": len(made.captured), "carry": m}
     params |= {"reverse": True} if reverse else {}
     params |= {"unroll": unroll} if unroll > 1 else {}
@@ -151,7 +152,7 @@ def map(f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = N
     staging.check_function(f, "map", "f")
     if batch_size is None:
         return scan(staging.made_of(f, _row, "map"), (), xs)[1]
-    arrays, structure = staging.array_leaves(xs)
+    arrays, structure = staging.array_leaves(xs, "xs")
     n = _length("map", xs, arrays, None)
     size = integer(batch_size, "map", "batch_size")
     if size < 0:
@@ -181,7 +182,7 @@ def _rows(f: Any, _: Any, xs: Any) -> tuple[Any, Any]:
 
 
 def _batched(f: Any, rows: Any) -> Any:
-    leaves, structure = staging.array_leaves(rows)
+    leaves, structure = staging.array_leaves(rows, "xs")
     size = typeof(leaves[0]).shape[0]
     types = [t.update(shape=t.shape[1:]) for t in [typeof(x) for x in leaves]]
     in_tree = tree.structure(((tree.unflatten(structure, leaves),), {}))
@@ -216,7 +217,7 @@ def associative_scan(
       [ 1  3  6 10]
     """
     staging.check_function(fn, "associative_scan", "fn")
-    leaves, structure = staging.array_leaves(elems)
+    leaves, structure = staging.array_leaves(elems, "elems")
     if not leaves:
         return elems
     axis = axis_index(axis, typeof(leaves[0]).ndim, "associative_scan")

@@ -29,6 +29,7 @@ from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused, where_defined
 from functrans.runtime import F
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
+from functrans.tracer import not_an_array
 
 
 class Staged(NamedTuple):
@@ -146,10 +147,23 @@ def or_by_jax(theirs: Callable[..., Any], typed: bool = True) -> Callable[[F], F
     return decorate
 
 
-def array_leaves(x: Any) -> tuple[list[Any], Any]:
-    """Return the leaves of a pytree as arrays, and its treedef."""
+def array_leaves(x: Any, name: str) -> tuple[list[Any], Any]:
+    """Return the leaves of a pytree, the argument `name`, as arrays, and its treedef."""
     leaves, structure = tree.flatten(x)
-    return [materialize(as_array(leaf)) for leaf in leaves], structure
+    return converted(leaves, lambda y: materialize(as_array(y)), lambda: tree.path_names(x, name)), structure
+
+
+def converted(
+    leaves: Sequence[Any], to_array: Callable[[Any], Any], names: Callable[[], Sequence[str]]
+) -> list[Any]:
+    """Apply `to_array` to each leaf; an error names the path of the leaf that is not an array."""
+    arrays: list[Any] = []
+    for x in leaves:
+        try:
+            arrays.append(to_array(x))
+        except errors.NotAnArray:
+            raise errors.NotAnArray(not_an_array(x, names()[len(arrays)])) from None
+    return arrays
 
 
 def stable(step: Callable[[list[ArrayType]], Staged], init: list[Any]) -> tuple[Staged, list[Any]]:

@@ -21,7 +21,7 @@ from functrans.primitives.elementwise.transcendental import exp, log, log1p
 from functrans.primitives.reductions.folds import reduce_max, reduce_sum, wide_dtype
 from functrans.primitives.reductions.folds import softmax as powers_over_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, kept_axes
-from functrans.trace import Tracer, typeof
+from functrans.trace import Tracer, materialize, typeof
 from functrans.typing import Array, ArrayLike, Axis
 
 __all__ = ["log_softmax", "relu", "softmax", "softplus"]
@@ -62,7 +62,7 @@ def softplus(x: ArrayLike) -> Array:
     x = value_of(x, "softplus")
     t = typeof(x)
     if dtype_class(t.dtype) == "complex":
-        return logaddexp(x, 0)
+        return logaddexp(materialize(x), 0)
     # booleans become weakly typed, as after adding a Python float
     x = cast(x, typeof(0.0).dtype, True) if t.dtype == bool else to_inexact(x)
     zero = splat(0, typeof(x))

@@ -116,16 +116,16 @@ def _array(object: Any, dtype: Any) -> Any:
         object = np.asarray(object)
     if isinstance(object, jax.Array):
         x = captured(object)
-    elif to is not None and isinstance(object, (np.ndarray, np.generic)) and _is_wide(object):
-        x = captured(object.astype(to))  # cast before truncation to 32 bits
+    elif to is not None and isinstance(object, (np.ndarray, np.generic)) and _cast_by_numpy(object):
+        x = captured(object.astype(to))
     else:
         x = array_of(object, "array")
     return x if to is None else astype(x, to)
 
 
-def _is_wide(x: Any) -> bool:
-    """Return whether x is real and 64 bits wide while x64 is disabled."""
-    return canonical_dtype(x.dtype) != x.dtype and dtype_class(x.dtype) != "complex"
+def _cast_by_numpy(x: Any) -> bool:
+    """Return whether x holds Python objects or dates, or real numbers that are truncated to 32 bits."""
+    return x.dtype.kind in "OMm" or (canonical_dtype(x.dtype) != x.dtype and x.dtype.kind != "c")
 
 
 def _nested(items: Any, dtype: Any) -> Any:

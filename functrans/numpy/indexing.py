@@ -143,7 +143,7 @@ def write(x: Any, index: Any, values: Any, primitive: Any, name: str, how: How) 
     t = typeof(x)
     parts, arrays = structure(index)
     plan = writing(t.shape, parts, how.wrap)
-    if isinstance(values, (list, tuple)):
+    if isinstance(values, (list, tuple, range)):
         values = from_sequence(values)
     if 0 in plan.slices:
         _check_shape(values, plan.value, name)
@@ -172,10 +172,8 @@ def _reshaped(x: Any, shape: tuple[int, ...]) -> Any:
 
 def _check_shape(values: Any, shape: tuple[int, ...], name: str) -> None:
     have = typeof(values).shape
-    if have and (
-        len(have) > len(shape)
-        or promotion.broadcast_shape((have, shape), name, (), errors.InvalidArgument) != shape
-    ):
+    fit = [m in (1, n) for m, n in zip(have[::-1], shape[::-1], strict=False)]
+    if len(have) > len(shape) or not all(fit):
         raise errors.InvalidArgument(
             f"{name}: values of shape {have} do not broadcast to the shape {shape} that the index "
             f"selects, {here()}\n"

@@ -79,7 +79,7 @@ def where(
             "takes one argument or three, got two",
             "Pass both choices, where(mask, x, y); where(mask) returns the indices.",
         )
-    condition = truth(condition, "where")
+    condition = truth(value_of(condition, "where"))
     t = typeof(condition)
     if (x.__class__ in SCALARS) != (y.__class__ in SCALARS):
         x, y = align(x, y, "where")
@@ -125,7 +125,9 @@ def astype(x: ArrayLike, dtype: DTypeLike, /, *, copy: bool = False, device: Dev
     x = array_of(x, "astype")
     t = typeof(x)
     to = user_dtype(float if dtype is None else dtype)
-    if dtype_class(t.dtype) == "complex" and dtype_class(to) not in ("complex", "bool"):
+    if dtype_class(t.dtype) == "complex" and dtype_class(to) == "bool":
+        x = truth(x)
+    elif dtype_class(t.dtype) == "complex" != dtype_class(to):
         warn(
             f"astype drops the imaginary part of a {t}. In the future this will be a ValueError, as in "
             "JAX: use jnp.real(x) or jnp.imag(x).",

@@ -156,16 +156,16 @@ def logical(name: str, summary: str, primitive: Any) -> Binary:
 
     def of(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
         refuse_out(name, out, where)
-        x, y = align(truth(x, name), truth(y, name, 1), name)
-        return bind(primitive, (x, y), {})
+        x, y = align(x, y, name)
+        return bind(primitive, (truth(x), truth(y)), {})
 
     return named(of, name, summary)
 
 
-def truth(x: Any, name: str, position: int = 0) -> Any:
-    """Return x != 0."""
-    x = value_of(x, name, position)
-    return x if typeof(x).dtype is BOOL else cast(x, BOOL)
+def truth(x: Any) -> Any:
+    """Return x != 0, weakly typed if x is a weakly typed scalar."""
+    t = typeof(x)
+    return x if t.dtype is BOOL else families.ne(x, families.splat(0, t.strong() if t.shape else t))
 
 
 def numeric(*xs: Any) -> list[Any]:
@@ -266,7 +266,7 @@ def logical_not(x: Any, /) -> Any:
 
     Source: `jax.numpy.logical_not`.
     """
-    return bitwise.not_(truth(x, "logical_not"))
+    return bitwise.not_(truth(value_of(x, "logical_not")))
 
 
 # --- complex numbers ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import pydoc
 import warnings
 from functools import partial
 
@@ -126,6 +127,27 @@ def decorated(x):
     return x
 
 
+def test_help_shows_the_jitted_function():
+    def step(x, rate=0.1):
+        return x * rate
+
+    assert "step(x, rate=0.1)" in pydoc.render_doc(ft.jit(step), renderer=pydoc.plaintext)
+
+
+def test_numbers_whose_gradient_is_stopped_stay_numbers():
+    assert lax.stop_gradient(True) is True
+    assert ft.jit(lambda: jnp.ones(lax.stop_gradient(3)))().shape == (3,)
+
+
+def test_wrong_operators_of_arrays_show_the_users_line_alone(monkeypatch):
+    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
+    x = ft.jit(lambda: jnp.ones((3, 4)))()
+    for call in (lambda: x + x[0, :3], lambda: x[1, 2, 3]):
+        with pytest.raises((ValueError, IndexError)) as caught:
+            call()
+        assert {str(entry.path) for entry in caught.traceback} == {__file__}
+
+
 def test_a_jitted_function_is_copied_and_pickled():
     f = ft.jit(doubled, static_argnums=1)
     copies = [copy.copy(f), copy.deepcopy({"step": f})["step"], pickle.loads(pickle.dumps(f))]
@@ -224,6 +246,11 @@ def test_numpy_functions_of_what_is_differentiated_are_refused():
     ft.grad(lambda x: (seen.append(np.asarray(lax.stop_gradient(x))), x * x)[1])(3.0)
     assert seen == [3.0]
     assert ft.grad(lambda x: (np.arange(3.0) * x).sum())(2.0) == 3.0
+
+
+def test_without_jit_functions_have_the_values_that_they_need():
+    assert jnp.mean(jnp.ones((2, 3)), jnp.array(1)).shape == (2,)
+    np.testing.assert_array_equal(jnp.where(np.array([True, False, True]))[0], [0, 2])
 
 
 def test_python_ints_that_do_not_fit():

@@ -24,6 +24,7 @@ WEAK = jax.numpy.full((3,), 2.0)
 WEAK_INTEGERS = jax.numpy.full((3,), 2)
 REALS = jax.numpy.array([3.0, -1.0, 2.0])
 COMPLEX = jax.numpy.array([1 + 2j, -1 + 3j, -2 - 1j, 2 + 1j])
+IMAGINARY = jax.numpy.array([3j, 0, 1])
 WITH_NAN = jax.numpy.array([1.0, np.nan, 3.0, 4.0, 4.0])
 
 NOT_SMOOTH = "leaky_relu relu relu6 elu selu hard_tanh hard_silu hard_sigmoid soft_sign sparse_plus"
@@ -81,10 +82,23 @@ EXPRESSIONS: dict[str, dict[str, Any]] = {
     "jnp.array(range(3)) + x": {"x": REALS},
     "jnp.array([range(2), [x, 3]])": {"x": 1},
     "jnp.array(memoryview(np.ones(2))) + x": {"x": 1},
+    "jnp.asarray(np.array([1, None, 2.5], object), 'float32') + x": {"x": REALS},
+    "jnp.asarray(np.array(['1970-01-03'], 'datetime64[D]'), int) + x": {"x": 1},
+    "x.at[:2].set(range(2))": {"x": REALS},
     "round(jnp.asarray(x))": {"x": REALS * 1.3},
     "round(jnp.asarray(x), 1)": {"x": REALS * 1.33},
     "jnp.var(x, dtype='bfloat16')": {"x": REALS.astype("float16")},
     "jnp.take(x, y > 0)": {"x": REALS, "y": REALS},
+    # a number is true if it is not 0; that is weakly typed if all are weakly typed scalars
+    "jnp.logical_not(x)": {"x": IMAGINARY},
+    "jnp.where(x, 1, 2)": {"x": IMAGINARY},
+    "jnp.astype(x, bool)": {"x": IMAGINARY},
+    "lax.convert_element_type(x, bool)": {"x": IMAGINARY},
+    "jnp.logical_not(x) == y": {"x": 2, "y": 1},
+    "jnp.logical_and(x, y)": {"x": True, "y": 1},
+    "jnp.logical_or(x, y)": {"x": WEAK, "y": 0.0},
+    "jnp.real(nn.softplus(x))": {"x": 2 + 1j},
+    "lax.fori_loop(0.0, x, lambda i, c: c + 2, 1.0)": {"x": 3.0},
     # an update with a NaN has no derivative
     "x.at[jnp.array([0, 0, 2])].min(y)": {"x": WITH_NAN, "y": REALS},
 }

@@ -17,7 +17,6 @@ import jax
 import numpy as np
 from jax import jit as jax_jit  # bound here, as `jax.jit` may be replaced by ours
 
-from functrans import errors
 from functrans import pytrees as tree
 from functrans.caching import Cache, memo
 from functrans.ir.program import Equation, Literal, Program, Var, hoist_constants
@@ -268,7 +267,7 @@ def composite(function: _F, numbers: tuple[type[Any], ...] = ()) -> _F:
         if found is None:
             try:
                 found = _recorded(function, args, kwargs, arrays)
-            except errors.AbstractValueError:
+            except jax.errors.JAXTypeError:  # it needs concrete values
                 found = _DIRECT
             found = _RECORDED.keep(key, found)
         if found is _DIRECT:

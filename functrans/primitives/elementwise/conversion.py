@@ -53,7 +53,7 @@ class ConvertElementType(Elementwise):
         from_, to = dtype_class(x.dtype), dtype_class(dtype)
         if x.dtype == dtype:
             return x.full
-        if to == "bool":
+        if to == "bool" and from_ != "complex":
             return f"{x.full} != 0"
         if (from_ == "float" and to in ("int", "uint")) or from_ == "complex" != to:
             return w.reference(self, (x,), {"dtype": dtype, "weak_type": weak_type})
