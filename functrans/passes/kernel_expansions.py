@@ -117,14 +117,14 @@ def _product(x: Any, y: Any, *, lhs: Values, rhs: Values, out: Values, **how: An
 
 def _has_code(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> bool:
     """Return whether XLA's code for a product over axis i of x and j of y is fast: of a vector with the rows
-    of a matrix, unless many are short, or with its columns, if they are short or the rows whole lines."""
+    of a matrix, unless many are short, or with its columns, if its rows are whole lines."""
     size = x.shape[i]
     matrix, axis = (x, i) if y.size == size else (y, j)
     if min(x.size, y.size) != size or results == 1 or dtype_class(x.dtype) != "float":
         return False
     if axis == matrix.ndim - 1:
         return size >= SHORT or results <= ROWS
-    return size <= FEW or results * x.dtype.itemsize % LINE == 0
+    return results * x.dtype.itemsize % LINE == 0
 
 
 def _is_in_lanes(x: ArrayType, y: ArrayType, i: int, j: int, results: int) -> bool:
