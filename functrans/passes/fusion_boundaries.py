@@ -21,6 +21,7 @@ from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise, add, div
 from functrans.primitives.elementwise.selection import clamp, optimization_barrier, select_n
+from functrans.primitives.indexing.dynamic_slice import dynamic_update_slice
 from functrans.primitives.random.bits import random_bits, random_fold_in, random_split, threefry2x32
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import Structural, broadcast_in_dim, reshape, slice_, transpose
@@ -300,7 +301,9 @@ def _operations(e: Equation) -> int | None:
         return _ONE
     if isinstance(p, Elementwise):
         return _ONE if p.flops <= 1 and p is not div else _SEVERAL
-    return _SEVERAL if p in (concatenate, pad) else None
+    if p is dynamic_update_slice and not all([i.__class__ is Literal for i in e.inputs[2:]]):
+        return None
+    return _SEVERAL if p in (concatenate, pad, dynamic_update_slice) else None
 
 
 _BY_ELEMENT = (select_n, clamp, dot_general)
