@@ -226,7 +226,7 @@ def test_what_would_be_computed_anew_is_kept():
         return 0.01 * (z + jnp.roll(z, 1) + jnp.roll(y, 1))
 
     def in_part(i: Any, x: Any) -> Any:
-        y = lax.dynamic_update_slice(x, jnp.sin(x[1:]) * x[1:], (1,))
+        y = x.at[1:].add(jnp.sin(x[1:]) * x[1:])
         z = lax.dynamic_update_slice(x, x[:4], (i % 4,))  # XLA does not know where
         return 0.01 * (jnp.roll(y, 1) + y[::-1] + jnp.roll(z, 1) + z[::-1])
 
