@@ -327,7 +327,9 @@ def index_array(indices: Indices, arrays: Sequence[Any], wrap: bool, dtype: Any)
         sizes.append(size)
     if all([p.__class__ is np.ndarray for p in parts]):
         known = [np.broadcast_to(p, indices.shape) for p in parts]
-        return np.stack(known, -1).astype(dtype) if known else np.zeros((*indices.shape, 0), dtype)
+        i = np.stack(known, -1).astype(dtype) if known else np.zeros((*indices.shape, 0), dtype)
+        is_one = i.size > 0 and bool((i == i.flat[0]).all())  # a literal: kernels know where the window is
+        return literal(i.flat[0], ArrayType(i.shape, i.dtype)) if is_one else i
     full = (*indices.shape, 1)
     made = [
         np.broadcast_to(p[..., None], full).astype(dtype)

@@ -13,14 +13,15 @@ from math import prod
 from typing import Any
 
 from functrans.caching import memoized
-from functrans.ir.program import Equation, Literal, Program, Var, program_of
+from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
 from functrans.ir.types import ArrayType, dtype_class
-from functrans.passes.rewrite import Rewriter, with_equations
+from functrans.passes.rewrite import Rewriter, uses, with_equations
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise, add, div
 from functrans.primitives.elementwise.selection import clamp, optimization_barrier, select_n
+from functrans.primitives.indexing.dynamic_slice import dynamic_update_slice
 from functrans.primitives.random.bits import random_bits, random_fold_in, random_split, threefry2x32
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import Structural, broadcast_in_dim, reshape, slice_, transpose
@@ -98,34 +99,59 @@ _VECTOR_SIZE, _SHIFTED_SIZE = 2**17, 4096
 
 def computed_once(program: Program) -> Program:
     """Return the program with each array that is computed element by element, and read by slices
-    that overlap, computed in a function of its own; the same object if there are none."""
+    that overlap, computed in a function of its own, if it is costly or the slices are padded; the same
+    object if there are none."""
+    slices = [e for e in program.equations if e.primitive is slice_]
     read: Counter[Any] = Counter()
-    for e in program.equations:
-        if e.primitive is slice_:
-            read[e.inputs[0]] += e.outputs[0].type.size
+    for e in slices:
+        read[e.inputs[0]] += e.outputs[0].type.size
     if not read:
         return program
+    padded = {e.inputs[0] for e in program.equations if e.primitive is pad}
+    before_pads = {e.inputs[0] for e in slices if e.outputs[0] in padded}
+    makers = {e.outputs[0]: e for e in program.equations if _is_by_element(e)}
+    times = uses(program)
 
-    def is_read_often(e: Equation) -> bool:
-        if not isinstance(e.primitive, Elementwise):
-            return False
+    def with_makers(e: Equation) -> list[Equation]:
         t = e.outputs[0].type
         least = _VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE
-        return t.size >= least and read[e.outputs[0]] >= 1.5 * t.size
+        if not isinstance(e.primitive, Elementwise) or t.size < least or read[e.outputs[0]] < 1.5 * t.size:
+            return []
+        found = _fused(e, makers, times)
+        is_costly = sum([_operations(x) or 0 for x in found]) >= _SEVERAL
+        return found if is_costly or e.outputs[0] in before_pads else []
 
-    return _with_alone(program, is_read_often)
+    return _with_alone(program, with_makers)
 
 
-def _with_alone(program: Program, chosen: Callable[[Equation], bool]) -> Program:
-    """Return the program with each chosen equation in a function of its own."""
+def _is_by_element(e: Equation) -> bool:
+    return isinstance(e.primitive, (Elementwise, Structural)) or e.primitive in (select_n, clamp)
+
+
+def _fused(last: Equation, makers: dict[Any, Equation], times: Counter[Any]) -> list[Equation]:
+    """Return the equations that compute what only the last one reads, and that one, in order."""
+    found, waiting = [last], [last]
+    while waiting:
+        e = waiting.pop()
+        for v in dict.fromkeys(e.inputs):
+            if v in makers and times[v] == e.inputs.count(v):
+                found.append(makers[v])
+                waiting.append(makers[v])
+    return found[::-1]
+
+
+def _with_alone(program: Program, chosen: Callable[[Equation], list[Equation]]) -> Program:
+    """Return the program with the equations that are chosen for another, which is the last of them, in a
+    function of their own."""
 
     def alone(e: Equation) -> Equation:
-        if not chosen(e):
+        equations = chosen(e)
+        if not equations:
             return e
-        inside = program_of([e], e.outputs, e.primitive.name)
+        inside = program_of(equations, e.outputs, e.primitive.name)
         return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
 
-    return with_equations(program, [*map(alone, program.equations)])
+    return with_equations(program, prune([*map(alone, program.equations)], program.outputs))
 
 
 # --- products of few terms ------------------------------------------------------------------------
@@ -300,7 +326,9 @@ def _operations(e: Equation) -> int | None:
         return _ONE
     if isinstance(p, Elementwise):
         return _ONE if p.flops <= 1 and p is not div else _SEVERAL
-    return _SEVERAL if p in (concatenate, pad) else None
+    if p is dynamic_update_slice and not all([i.__class__ is Literal for i in e.inputs[2:]]):
+        return None
+    return _SEVERAL if p in (concatenate, pad, dynamic_update_slice) else None
 
 
 _BY_ELEMENT = (select_n, clamp, dot_general)
@@ -333,7 +361,7 @@ def hashes_apart(program: Program) -> Program:
     or nothing else."""
     if len(program.equations) == 1:
         return program
-    return _with_alone(program, lambda e: e.primitive in _HASHES)
+    return _with_alone(program, lambda e: [e] if e.primitive in _HASHES else [])
 
 
 # --- products that sum over rows ------------------------------------------------------------------

@@ -9,7 +9,8 @@ stays a loop. The operations and their order stay the same, so the results do.
 
 Whether an array has the axis depends on its shape alone, and the axis is added by the batching rules
 of the operations. Matrices whose rows are joined or padded stay, and vectors with few other operations:
-LLVM knows by unrolling which part an element belongs to.
+LLVM knows by unrolling which part an element belongs to. So do rows that are most of a longer one: LLVM
+vectorizes neither what moves between the two forms nor what is fused with it.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import Scan
 from functrans.primitives.control_flow.while_loop import While
 from functrans.primitives.elementwise.families import Elementwise
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.shape.joining import concatenate, pad
-from functrans.primitives.shape.moving import reshape
+from functrans.primitives.shape.moving import reshape, slice_
 from functrans.trace import bind, evaluate, stage, typeof
 from functrans.transforms.batch import Batching
 
@@ -46,7 +48,7 @@ def with_short_rows_as_loops(program: Program) -> Program:
     object if there are none."""
     equations = all_equations(program)
     shapes = {v.type.shape for e in equations for v in e.outputs if _has_short_rows(v.type)}
-    shapes -= set(_joined(equations))
+    shapes -= {*_joined(equations), *_parts(equations)}
     if not shapes:
         return program
     inner = _with_axes(program, frozenset(shapes))
@@ -72,6 +74,16 @@ def _joined(equations: list[Equation]) -> Iterator[Shape]:
     for e in joins:
         if e.outputs[0].type.ndim > 1 or not is_worth_it:
             yield from [v.type.shape for v in (*e.inputs, *e.outputs)]
+
+
+def _parts(equations: list[Equation]) -> Iterator[Shape]:
+    """Yield the shapes of rows that are most of a row without another axis."""
+    for e in equations:
+        if e.primitive in (slice_, dynamic_slice, dynamic_update_slice):
+            part = e.inputs[1] if e.primitive is dynamic_update_slice else e.outputs[0]
+            whole, shape = e.inputs[0].type.shape, part.type.shape
+            if shape and LONG < whole[-1] < 2 * shape[-1]:
+                yield shape
 
 
 def _joins_rows(e: Equation) -> bool:

@@ -246,7 +246,12 @@ def test_what_would_be_computed_anew_is_kept():
         z = 2 * y + 1  # computed anew from y
         return 0.01 * (z + jnp.roll(z, 1) + jnp.roll(y, 1))
 
-    vectors = {often: 2, rarely: 0, from_what_is_kept: 1}
+    def in_part(i: Any, x: Any) -> Any:
+        y = x.at[1:].add(jnp.sin(x[1:]) * x[1:])
+        z = lax.dynamic_update_slice(x, x[:4], (i % 4,))  # XLA does not know where
+        return 0.01 * (jnp.roll(y, 1) + y[::-1] + jnp.roll(z, 1) + z[::-1])
+
+    vectors = {often: 2, rarely: 0, from_what_is_kept: 1, in_part: 1}
     for step, kept in (*vectors.items(), (lambda i, x: often(i, x[None])[0], 0)):
         f, arg = repeated(step), x if step in vectors else x[0]
         program = ft.passes.kernels.kernels(ft.passes.explain(f)(arg).after)

@@ -132,7 +132,8 @@ class DynamicUpdateSlice(Window):
         (x, u, *starts), (d, du, *ds) = args, dims
         sizes = typeof(u).without_axis(du).shape
         if all(s is None for s in ds):
-            return self(t.at(x, d, 0), t.at(u, du, 0), _start_zero(starts), *starts), 0
+            at = du if d is None else d
+            return self(t.at(x, d, at), t.at(u, du, at), *starts[:at], _start_zero(starts), *starts[at:]), at
         i, windows = _as_indices(t, starts, ds, typeof(x).without_axis(d).shape, sizes)
         promises = {"indices_are_sorted": True, "unique_indices": True}
         return scatter.batch(t, (x, i, u), (d, 0, du), **windows, **promises)
