@@ -17,7 +17,7 @@ from functrans.ir.program import Equation, Literal, Program, Var, program_of, pr
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.rewrite import Rewriter, uses, with_equations
 from functrans.primitives.base import bytes_of
-from functrans.primitives.calls.jit import outlined
+from functrans.primitives.calls.jit import jit, outlined
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import Elementwise, add, div
 from functrans.primitives.elementwise.selection import clamp, optimization_barrier, select_n
@@ -33,7 +33,7 @@ def unfused(program: Program, on_this_cpu: bool) -> Program:
     """Return the program with all of these operations kept apart, or, for the CPU of another
     machine, large broadcasts only; the same object if there are none."""
     settled = program.marks.settled
-    rewrites = (apart, computed_once, chained, side_by_side, by_rows, hashes_apart)
+    rewrites = (apart, computed_once, chained, spread, side_by_side, by_rows, hashes_apart)
     for rewrite in rewrites if on_this_cpu else (apart,):
         program = rewrite(program)
     if settled:  # by `cpu="plain"`, or as a part of a kernel
@@ -167,16 +167,25 @@ _TERMS, _TERMS_IN_STACKS, _COLUMNS = 6, 7, 8
 def chained(program: Program) -> Program:
     """Return the program with a barrier before each product of few terms that reads what another one makes,
     by element; the same object if there are none. In kernels `computed_before` decides."""
-    if program.marks.settled or not any(map(_is_written_out, program.equations)):
+    return program if program.marks.settled else _with_barriers(program, _is_written_out, _is_written_out)
+
+
+def _with_barriers(
+    program: Program, makes: Callable[[Equation], bool], reads: Callable[[Equation], bool]
+) -> Program:
+    """Return the program with a barrier before each equation of one kind that reads what one of another kind
+    makes, by element."""
+    if not any(map(makes, program.equations)):
         return program
     made: set[Any] = set()
     equations: list[Equation] = []
     for e in program.equations:
-        if _is_written_out(e):
+        if reads(e):
             for v in [v for v in dict.fromkeys(e.inputs) if v in made]:
                 kept = Var(v.type)
                 equations.append(Equation(optimization_barrier, (v,), (kept,), {}, e.source, e.origin))
                 e = replace(e, inputs=tuple([kept if x is v else x for x in e.inputs]))
+        if makes(e):
             made.update(e.outputs)
         elif isinstance(e.primitive, (Elementwise, Structural)):
             sizes = [v.type.size for v in e.inputs if v in made]
@@ -209,6 +218,31 @@ def has_few_terms(
     )
     columns, rows = (of_x, of_y) if out and out[-1] not in rhs else (of_y, of_x)
     return rows > 1 and 1 < columns <= _COLUMNS
+
+
+# --- diagonals that are broadcast -----------------------------------------------------------------
+#
+# XLA would take the diagonal of a matrix, a slice with strides, anew for each element that is computed from
+# it, where LLVM does not vectorize: of a matrix with another diagonal, or that is normalized to ones there.
+
+_SPREAD_SIZE = 1024  # elements; below, starting another operation takes longer
+
+
+def spread(program: Program) -> Program:
+    """Return the program with a barrier before each broadcast of a slice with strides; the same object if
+    there are none."""
+    return _with_barriers(program, _has_strides, _is_spread)
+
+
+def _has_strides(e: Equation) -> bool:
+    if e.primitive is jit:
+        return any(map(_has_strides, e.params["program"].equations))
+    return e.primitive is slice_ and max(e.params["strides"], default=1) > 1
+
+
+def _is_spread(e: Equation) -> bool:
+    size = e.outputs[0].type.size
+    return e.primitive is broadcast_in_dim and size >= max(_SPREAD_SIZE, _TIMES * e.inputs[0].type.size)
 
 
 # --- columns that are written side by side ---------------------------------------------------------

@@ -19,7 +19,6 @@ from functrans.primitives.control_flow.cond import cond
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise
-from functrans.primitives.random.bits import Random
 from functrans.primitives.shape.moving import Structural
 
 LOOPS = (scan, while_loop)
@@ -31,7 +30,9 @@ LOOPS = (scan, while_loop)
 # instead (`Lowering.run_in_the_calling_thread`), unless their arguments are still being computed.
 
 _CALLS = (jit, outlined, cond)
-_FEW = 1000  # operations from which XLA has another thread run a program
+# XLA has another thread run 1,000 operations, and counts what it fuses into several readers for each.
+_FEW = 500
+_OF_A_FUNCTION = 10  # flops of `exp` and others that XLA does not count; `erf_inv` and `lgamma` it writes out
 _STEPS = 64  # assumed steps of a loop of unknown length
 
 # Nanoseconds: what takes longer is worth another thread. A program without loops may be the step of a
@@ -110,9 +111,8 @@ def counted(program: Program) -> int:
 def _counted_once(e: Equation) -> int:
     if e.programs:
         return sum(map(counted, e.programs))
-    primitive = e.primitive
-    free = _is_in_library(e) or (primitive.flops > 1 and not isinstance(primitive, Random))
-    return 0 if free else own_cost(e).flops
+    is_free = _is_in_library(e) or e.primitive.flops == _OF_A_FUNCTION
+    return 0 if is_free else own_cost(e).flops
 
 
 def _is_in_library(e: Equation) -> bool:

@@ -125,3 +125,21 @@ def test_what_a_product_of_few_terms_makes_is_computed_once_for_another():
     assert fusion_boundaries.chained(program) is program
     alone = ft.make_ir(f)(np.ones((12, 40), "float32"), np.ones((40, 6), "float32"), second)
     assert fusion_boundaries.chained(alone) is alone
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_diagonal_is_taken_once_for_what_it_is_broadcast_to(times: int):
+    def jittered(x: Any) -> Any:
+        for _ in range(times):  # called twice, the diagonal is a function that is not inlined
+            x = jnp.where(jnp.eye(60, dtype=bool), jax.numpy.diagonal(x) + 0.1, x)
+        return x
+
+    x = np.linspace(0, 1, 3600, dtype="float32").reshape(60, 60)
+    program = fusion_boundaries.spread(ft.jit(jittered).program(x))
+    found = [e.primitive.name for e in program.equations]
+    assert found.count("optimization_barrier") == times
+    assert fusion_boundaries.spread(program) is program
+    assert_close(ft.jit(jittered)(x), jittered(x))
+    assert_close(jittered(x), x + 0.1 * times * np.eye(60, dtype="float32"), 1e-6)
+    small = ft.jit(lambda x: jnp.diagonal(x) * x).program(x[:9, :9])
+    assert fusion_boundaries.spread(small) is small
