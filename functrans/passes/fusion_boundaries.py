@@ -113,9 +113,10 @@ def computed_once(program: Program) -> Program:
     times = uses(program)
 
     def with_makers(e: Equation) -> list[Equation]:
+        if not isinstance(e.primitive, Elementwise):
+            return []
         t = e.outputs[0].type
-        least = _VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE
-        if not isinstance(e.primitive, Elementwise) or t.size < least or read[e.outputs[0]] < 1.5 * t.size:
+        if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
             return []
         found = _fused(e, makers, times)
         is_costly = sum([_operations(x) or 0 for x in found]) >= _SEVERAL
