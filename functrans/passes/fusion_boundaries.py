@@ -152,7 +152,10 @@ def _with_alone(program: Program, chosen: Callable[[Equation], list[Equation]]) 
         inside = program_of(equations, e.outputs, e.primitive.name)
         return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
 
-    return with_equations(program, prune([*map(alone, program.equations)], program.outputs))
+    equations = [*map(alone, program.equations)]
+    if equations == program.equations:
+        return program
+    return program.replace(equations=prune(equations, program.outputs))
 
 
 # --- products of few terms ------------------------------------------------------------------------

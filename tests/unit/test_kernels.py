@@ -194,9 +194,11 @@ def test_loops_that_decide_alike_are_all_kernels_or_none():
     def of_many(x: Any) -> Any:
         return jnp.sort(jnp.tile(x, 4000))[: x.size]
 
+    def both(x: Any) -> Any:
+        return halved(x), halved(x, of_many)
+
     x = np.array([3, 2, 1], "float32")
     assert count_kernels(lambda x: (halved(x), halved(x + 1)), x) == 2
-    both = lambda x: (halved(x), halved(x, of_many))  # noqa: E731
     report = ft.passes.explain(both)(x)
     said = "makes the decisions of another loop, which cannot be a kernel"
     assert [loop.obstacle.problem for loop in report.loops] == [said, "works on 12000 elements"]
