@@ -11,7 +11,6 @@ import gc
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from copy import copy
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -330,25 +329,35 @@ def is_outermost() -> bool:
 
 
 def recompiling(lowered: Any, again: Callable[[], Any]) -> Any:
-    """Wrap a `Lowered` so that `compile` lowers again, with `again`, if a kernel fails. Short programs may
-    run in another thread: JAX calls what is compiled ahead of time by Python code if it has callbacks."""
+    """Wrap a `Lowered` so that `compile` lowers again, with `again`, if a kernel fails. What it compiles is
+    what a call runs, and compiled once for both."""
     kind, found = type(lowered), kernel_calls.last()
-    made = lowered._lowering
-    if [*made.compile_args["host_callbacks"]] == [short]:
-        lowered._lowering = alone = copy(made)
-        alone._executable, alone.compile_args = None, {**made.compile_args, "host_callbacks": ()}
 
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return kind.compile(self, *args, **kwargs)
+            return _called_by_cpp(kind.compile(self, *args, **kwargs))
         except RuntimeError:
             if not kernel_calls.refuse(found, _compiled_alone):
                 raise
         return again().compile(*args, **kwargs)
 
-    if found:
+    if found or _has_only_short(lowered._lowering.compile_args["host_callbacks"]):
         lowered.__class__ = type(kind.__name__, (kind,), {"__slots__": (), "compile": compile})
     return lowered
+
+
+def _has_only_short(callbacks: Sequence[Any]) -> bool:
+    return [*callbacks] == [short]
+
+
+def _called_by_cpp(compiled: Any) -> Any:
+    """Have JAX call a short program that was compiled ahead of time as one without callbacks; those with
+    callbacks it calls by Python code."""
+    made = compiled._executable
+    if _has_only_short(made._unloaded_executable.host_callbacks):
+        made._unloaded_executable.host_callbacks = []
+        made.unsafe_call.has_host_callbacks = False
+    return compiled
 
 
 def relowering(traced: Any, again: Callable[[], Any]) -> Any:

@@ -129,15 +129,22 @@ def test_a_call_does_not_wait_for_its_arguments(reasons: list[Any]):
     assert_close(y, product(x), 1e-5)
 
 
-def test_programs_that_are_compiled_ahead_of_time_have_no_callbacks(reasons: list[Any]):
-    """With them JAX would call the executable by Python code."""
-    run = ft.jit(lambda x: product(x) * 2)
-    lowered = (run.lower(X), run.trace(X).lower())
-    assert reasons
-    for each in lowered:
-        compiled = each.compile()
-        assert not compiled._executable.unsafe_call.has_host_callbacks
-        assert_close(run(X), compiled(X), 0)
+def test_programs_that_are_compiled_ahead_of_time_are_those_of_calls(reasons: list[Any]):
+    """JAX calls them as if they had no callbacks: others it calls by Python code."""
+    for called_before in (False, True):
+        run = ft.jit(lambda x: product(x) * 2)
+        if called_before:
+            run(X)
+        lowered = (run.lower(X), run.trace(X).lower())
+        assert reasons.pop() is short
+        executables = []
+        for each in lowered:
+            compiled = each.compile()
+            assert not compiled._executable.unsafe_call.has_host_callbacks
+            executables.append(compiled._executable)
+            assert_close(run(X), compiled(X), 0)
+        assert executables[0] is executables[1] is run.lower(X).compile()._executable
+        assert executables[0] is lowered[0]._lowering._executable
     assert asked in ft.jit(product, cpu="blocking").lower(X)._lowering.compile_args["host_callbacks"]
 
 
