@@ -64,7 +64,7 @@ def test_those_of_the_way_back():
 
 
 def test_few_are_left():
-    outside, inside = names(numbers, X[:1])
+    outside, inside = names(numbers, X[:2])
     assert outside[0] == "split"
     assert not inside
 
