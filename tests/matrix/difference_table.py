@@ -254,61 +254,7 @@ row("custom_linear_solve of pytrees", solved_pytrees)
 row("solvers in a scan under vmap", lambda x: ft.vmap(solved_in_steps)(jnp.stack([x, x * x])))
 
 
-# Custom rules. All state the derivative that the function has.
-
-
-@ft.custom_jvp
-def by_jvp(x, y):
-    return jnp.sin(x) * y
-
-
-@by_jvp.defjvp
-def _(primals, tangents):
-    (x, y), (dx, dy) = primals, tangents
-    return by_jvp(x, y), jnp.cos(x) * y * dx + jnp.sin(x) * dy
-
-
-@functools.partial(ft.custom_jvp, nondiff_argnums=(0, 2))
-def by_jvp_of(f, x, power):
-    return f(x) ** power
-
-
-@by_jvp_of.defjvp
-def _(f, power, primals, tangents):
-    y, dy = ft.jvp(f, primals, tangents)
-    return y**power, power * y ** (power - 1) * dy
-
-
-@ft.custom_vjp
-def by_vjp(d, unused):
-    return {"s": jnp.sin(d["a"]) * d["b"], "t": d["a"].sum()}
-
-
-def by_vjp_back(d, ct):
-    a, b = d["a"], d["b"]
-    return {"a": ct["s"] * jnp.cos(a) * b + ct["t"], "b": ct["s"] * jnp.sin(a)}, None
-
-
-by_vjp.defvjp(lambda d, unused: (by_vjp(d, unused), d), by_vjp_back)
-
-
-@functools.partial(ft.custom_vjp, nondiff_argnums=(0,))
-def by_vjp_of(f, x):
-    return f(x)
-
-
-by_vjp_of.defvjp(lambda f, x: (f(x), x), lambda f, x, ct: ft.vjp(f, x)[1](ct))
-
-
-@ft.custom_batching.custom_vmap
-def by_vmap(x, y):
-    return jnp.sin(x) * y
-
-
-@by_vmap.def_vmap
-def _(size, batched, x, y):
-    assert batched == [True, False]
-    return jnp.sin(x) * y[None], True
+# Rules that are Python. (Others are compared with JAX's: test_custom_*.py.)
 
 
 @ft.custom_jvp
@@ -318,11 +264,6 @@ def by_numpy(x):
 
 by_numpy.defjvps(lambda dx, out, x: jnp.cos(x) * dx)
 
-row("custom_jvp", lambda x: by_jvp(x, x * x[0]))
-row("custom_jvp, nondiff_argnums", lambda x: by_jvp_of(lambda y: bend(y) + 2, x, 3))
-row("custom_vjp", lambda x: by_vjp({"a": x, "b": x * x[0]}, x))
-row("jvp of custom_vjp", lambda x: ft.jvp(lambda y: by_vjp_of(product, y), (x,), (x * x,)))
-row("custom_vmap under vmap", lambda x: ft.vmap(by_vmap, (0, None))(jnp.stack([x, x * x]), jnp.cos(x)))
 row("stop_gradient", lambda x: jnp.sin(x) * lax.stop_gradient(x * x), lambda x: jnp.sin(x) * X**2)
 row("pure_callback in a custom_jvp", lambda x: by_numpy(x * x[0]))
 

@@ -22,7 +22,6 @@ from tests.parity.collective_functions import (
     EVEN,
     GROUPED,
     GROUPINGS,
-    RING,
     UNEVEN,
     N,
     X,
@@ -75,37 +74,6 @@ def test_a_sum_of_constants_is_computed_at_once():
             ours, our_weak = found, weak
     assert_close(ours, found)
     assert our_weak == weak
-
-
-DTYPES = ["bool", "int8", "uint32", "bfloat16", "float16", "float32", "complex64", "float64"]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes(dtype: str):
-    with jax.enable_x64(dtype == "float64"):
-        x = (X[:, 0] * 5).astype(dtype)
-
-        def run(x: Any, m: Any) -> Any:
-            def f(x: Any) -> Any:
-                moved = (
-                    m.lax.all_gather(x, "i"),
-                    m.lax.ppermute(x, "i", RING),
-                    m.lax.pswapaxes(x[:N], "i", 0),
-                )
-                if dtype == "complex64":
-                    return moved, m.lax.psum(x, "i"), m.lax.pmean(x, "i")
-                ends = m.lax.pmax(x, "i"), m.lax.pmin(x, "i")
-                return moved, ends, m.lax.psum(x, "i"), m.lax.pmean(x, "i")
-
-            return m.vmap(f, axis_name="i")(x), m.vmap(lambda k: f(x[0]), axis_name="i")(x)
-
-        def mended(x: Any) -> Any:  # of values that are the same in all, see JAX_CANNOT
-            (moved, *rest), unbatched = run(x, jax)
-            swapped = jnp.broadcast_to(x[0][:N, None], (N, N))
-            return (moved, *rest), ((*unbatched[0][:2], swapped), *unbatched[1:])
-
-        ours, theirs = both(functools.partial(run, m=ft), mended, x)
-        assert_close(ours, theirs)
 
 
 def test_any_hashable_is_a_name():

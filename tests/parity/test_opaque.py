@@ -274,21 +274,6 @@ def test_rules_are_asked_of_jax_once():
     assert len(calls) == 1
 
 
-def test_a_policy_knows_the_jax_primitive():
-    def saved(policy: Any) -> int:
-        f = from_jax(lambda x: jax.checkpoint(waves, policy=policy)(x).sum())
-        return held(ft.jit(ft.grad(f)).program(V)).count("wave")
-
-    asked: list[Any] = []
-
-    def never(prim: Any, *types: Any, **params: Any) -> bool:
-        asked.append(prim)
-        return False
-
-    saved(never)
-    assert wave in asked
-
-
 # --- effects --------------------------------------------------------------------------------------
 
 

@@ -353,22 +353,6 @@ def test_nothing_that_ran_is_run_again(taken):
     assert is_ours(taken)
 
 
-def test_an_interrupt_while_tracing(taken):
-    def interrupted(x):
-        if not calls:
-            raise KeyboardInterrupt
-        return x + 1
-
-    calls.clear()
-    f = jax.jit(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        f(1)
-    calls.append(1)
-    assert f(1) == 2
-    assert jnp.sin(0.0) == 0
-    assert is_ours(taken)
-
-
 # --- python -m functrans run ------------------------------------------------------------------
 
 

@@ -47,34 +47,6 @@ def test_pure_callback_under_vmap(method):
     both(make, np.arange(6, dtype="float32").reshape(2, 3), np.float32(1))
 
 
-def with_io(ordered: bool) -> Callable[..., Any]:
-    def make(L, np_, log):
-        def host(x, *, tag):
-            log(x)
-            return [np.asarray(x) * 2, None, np.int32(tag)]
-
-        def f(x):
-            like = L.ShapeDtypeStruct(np_.shape(x), np_.float32)
-            made = L.experimental.io_callback(
-                host, [like, None, L.ShapeDtypeStruct((), np_.int32)], x, tag=5, ordered=ordered
-            )
-            L.experimental.io_callback(lambda x: log(x * 10), None, x, ordered=ordered)
-            return made[0] + made[2]
-
-        return f
-
-    return make
-
-
-@pytest.mark.parametrize(
-    ("ordered", "names"),
-    [(False, ()), (True, ()), (True, ("jit",)), (False, ("jit", "vmap")), (False, ("vmap", "vmap"))],
-)
-def test_io_callback(ordered, names):
-    _, _, logged = both(transformed(with_io(ordered), names), example(names), in_order=ordered)
-    assert len(logged) == 2 * example(names).size
-
-
 def test_a_pure_callback_without_results_is_not_called():
     for L in (ft, jax):
         assert L.pure_callback(np.sin, None, 1.0) is None

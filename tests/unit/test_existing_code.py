@@ -118,6 +118,18 @@ def each_leaf(grads: Any) -> Any:
     return jax.tree.map(lambda g: g / jnp.maximum(1.0, jnp.linalg.norm(g) / CLIP), grads)
 
 
+def of_rows(use: Callable[[Any], Any]) -> Spelling:
+    """Of the matrix whose rows are the examples' gradients."""
+
+    def spelled(gradient):
+        def step(params, x, y):
+            return use(jax.vmap(lambda e: jax.flatten_util.ravel_pytree(gradient(params, *e))[0])((x, y)))
+
+        return step
+
+    return spelled
+
+
 NORMS: dict[str, Callable[[list[Any]], Any]] = {
     "vdot": lambda gs: jnp.sqrt(sum([jnp.vdot(g, g) for g in gs])),
     "square": lambda gs: jnp.sqrt(sum([jnp.sum(jnp.square(g)) for g in gs])),
@@ -133,6 +145,8 @@ SPELLINGS: dict[str, Spelling] = {
     "cond": by_example(branched),
     "each leaf": by_example(each_leaf),
     "lax.map": by_factor(NORMS["vdot"], batch_size=4),
+    "rows": of_rows(lambda rows: jnp.sqrt(jnp.sum(rows * rows, axis=1)) @ rows),
+    "products of rows": of_rows(lambda rows: rows @ rows.T),
 }
 
 

@@ -167,17 +167,6 @@ def test_what_a_function_closes_over_may_be_anything():
     assert explain_cache(f).count == 1
 
 
-def test_the_text_of_a_report():
-    f = ft.jit(lambda x: x)
-    assert "was traced 0 times" in str(explain_cache(f))
-    f(X)
-    f(np.ones(2))
-    text = str(explain_cache(f))
-    assert "was traced 2 times" in text
-    assert f"{__file__}:" in text
-    assert "x: f32[2], was f32[3] (different shape)" in text
-
-
 @pytest.mark.parametrize("loud", [False, True])
 def test_the_log(monkeypatch, caplog, loud):
     monkeypatch.setenv("FUNCTRANS_EXPLAIN_CACHE", "1" if loud else "0")

@@ -69,21 +69,6 @@ def test_a_jitted_method_binds_its_object():
     assert_close(Layer(Y).apply(X), X * Y)
 
 
-# --- how often it traces --------------------------------------------------------------------------
-
-
-def test_clear_caches():
-    traces = []
-    f = ft.jit(lambda x: traces.append(x) or x * 2)
-    f(X), ft.vmap(f)(X)
-    count = len(traces)
-    ft.clear_caches()
-    assert_close(f(X), X * 2)
-    assert_close(ft.vmap(f)(X), X * 2)
-    assert len(traces) == 2 * count
-    assert_close(fnp.sin(X), np.sin(X))
-
-
 # --- buffers and devices --------------------------------------------------------------------------
 
 

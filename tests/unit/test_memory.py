@@ -14,7 +14,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from benchmarks.growth import COMPILED, PLAIN, cases, in_a_process
+from benchmarks.growth import COMPILED, PLAIN, cases
 from benchmarks.memory import PROGRAMS, temporary_bytes
 from benchmarks.models import JAX, OURS
 from functrans import lax
@@ -199,14 +199,3 @@ def test_what_is_met_once_leaves_no_program(name):
     for i in range(3, steps):
         ONCE[name].step(i)
     assert programs() <= before + 3
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", list(ONCE))
-def test_memory_is_flat_or_jax_s(name):
-    """20 cases of 400 shapes, 1,000 compiled or 100,000 plain steps, each in a process of its own,
-    beside JAX's: some twenty minutes on two cores."""
-    _, ours = in_a_process("functrans", name)
-    if ours > 30:
-        _, theirs = in_a_process("jax", name)
-        assert ours <= 1.1 * theirs + 30

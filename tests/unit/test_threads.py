@@ -79,23 +79,6 @@ def test_a_thread_computes_while_another_traces():
     assert trace is None
 
 
-@pytest.mark.parametrize("transform", [ft.hessian, ft.jit])
-def test_transformations_in_many_threads(transform):
-    barrier = threading.Barrier(4, timeout=60)
-    step = ft.jit(lambda x: P["sin"](x))  # traced by all of them at once
-
-    def f(x):
-        barrier.wait()
-        return total(step(P["mul"](x, x)))
-
-    def job():  # of one jitted function the others would wait for the first
-        return np.asarray(transform(lambda x: f(x))(jnp.asarray(X)))
-
-    results = run_together(*[job] * 4)
-    for result in results[1:]:
-        np.testing.assert_array_equal(result, results[0])
-
-
 def test_a_tracer_of_another_thread_is_refused():
     def f(x):
         def use():

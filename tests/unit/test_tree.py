@@ -15,7 +15,6 @@ import pytest
 
 import functrans as ft
 from functrans import errors, pytrees
-from functrans.ir.tracebacks import hide_frames
 
 pytestmark = pytest.mark.smoke
 
@@ -190,23 +189,6 @@ def test_a_call_of_a_jitted_function_raises_jaxs_own_error(name, monkeypatch):
     assert {frame.path.name for frame in found.traceback} == {"test_tree.py"}
 
 
-@pytest.mark.parametrize("function", ["flatten", "leaves", "structure", "map"])
-def test_the_librarys_own_functions_are_those_of_jax(function):
-    mine, theirs = getattr(pytrees, function), getattr(jax.tree, function)
-    f = (operator.neg,) if function == "map" else ()
-    assert inspect.signature(mine).parameters.keys() == inspect.signature(theirs).parameters.keys()
-    assert mine(*f, {"b": 1, "a": [2, 3]}) == theirs(*f, {"b": 1, "a": [2, 3]})
-    wrong = ValueError("mine")
-
-    def is_leaf(x):
-        raise wrong
-
-    with pytest.raises(ValueError, match="mine") as found:
-        mine(*f, [1], is_leaf=is_leaf)
-    assert found.value is wrong
-    assert not wrong.__suppress_context__
-
-
 # --- errors of the user's own ---------------------------------------------------------------------
 
 
@@ -253,17 +235,6 @@ def test_errors_of_the_user_pass(name, monkeypatch):
     assert ours.value.__cause__ is None
     files = {frame.filename for frame in traceback.extract_tb(ours.value.__traceback__)}
     assert files == {__file__}
-
-
-def test_an_error_of_ours_shows_the_frames_of_the_user(monkeypatch):
-    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
-    with pytest.raises(errors.TreeMismatch) as found:
-        ft.tree.map(operator.add, [1], [1, 2])
-    hide_frames(found.value)
-    text = "".join(traceback.format_exception(found.value))
-    assert "pytrees" not in text
-    assert "During handling" not in text
-    assert "jax" not in text.replace("TreeMismatch", "")
 
 
 def test_a_mismatch_inside_a_function_that_is_mapped_is_its_own():
