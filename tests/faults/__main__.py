@@ -10,8 +10,6 @@ in `caught.md` and is run first, so that a second round takes minutes; `--fresh`
 `--write` writes `caught.md` anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Functions with rules of their own, and the transformations they are tried under."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax

@@ -1,7 +1,5 @@
 """The functions whose derivatives are compared with finite differences, and the comparison."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of the primitive table as functions, and how those of a primitive are compiled together."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

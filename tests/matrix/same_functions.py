@@ -1,7 +1,5 @@
 """One function by functrans and by JAX, and whether their results are the same."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +59,7 @@ class Pair:
         return (self.first, self.second), self.name
 
     @classmethod
-    def tree_unflatten(cls, name: str, children: Any) -> Pair:
+    def tree_unflatten(cls, name: str, children: Any) -> Any:
         return cls(*children, name)
 
 

@@ -1,7 +1,5 @@
 """What the tests of Taylor mode share."""
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Custom derivative rules against JAX's, on the same functions."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

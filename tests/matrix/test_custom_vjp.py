@@ -1,7 +1,5 @@
 """custom_vjp and what a rule may close over, against JAX's."""
 
-from __future__ import annotations
-
 import functools
 
 import jax

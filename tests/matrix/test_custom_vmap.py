@@ -1,7 +1,5 @@
 """custom_vmap, rules in control flow and as programs, and their misuse, against JAX's."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np

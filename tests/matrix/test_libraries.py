@@ -6,8 +6,6 @@ program; ours is interpreted by NumPy, since what XLA makes of an operation is a
 `test_primitives.py`. `tests/sweep/test_every_dtype.py` runs each row compiled, at every dtype.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterator

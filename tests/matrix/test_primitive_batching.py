@@ -1,7 +1,5 @@
 """Every row of the primitive table under vmap, and the programs of each as data."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

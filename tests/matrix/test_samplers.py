@@ -1,9 +1,5 @@
 """The operation behind samples of gamma distributions: its bits, its derivative, its types."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -18,22 +14,6 @@ pytestmark = pytest.mark.sweep
 
 KEY = jax.random.key(3)
 A = np.array([0.7, 1.0], np.float32)
-
-
-@pytest.mark.parametrize("log_space", [False, pytest.param(True, marks=pytest.mark.heavy)])
-def test_gradient_of_gamma_and_batches_of_keys(log_space: bool):
-    """The derivative moves a sample so that the distribution function at it stays."""
-    keys = jax.random.split(KEY, 2)
-
-    def both(library: Any, keys: Any, a: Any) -> Any:
-        def total(key: Any, a: Any) -> Any:
-            sample = library.random.loggamma if log_space else library.random.gamma
-            return sample(key, a).sum()
-
-        return library.vmap(library.value_and_grad(total, 1), (0, None))(keys, a)
-
-    found = ft.jit(lambda k, a: both(ft, k, a))(keys, A)
-    assert_close(found, jax.jit(lambda k, a: both(jax, k, a))(keys, A), 1e-5)
 
 
 def test_the_operation():

@@ -1,7 +1,5 @@
 """Misuses of operators and arguments: what is no array, sizes, indices, dtypes."""
 
-from __future__ import annotations
-
 from functrans import errors
 from tests.pages.misuse_table import M, X, misuse
 

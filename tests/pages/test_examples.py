@@ -1,7 +1,5 @@
 """The examples of the README, run as they are, with the claims they make."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import sys

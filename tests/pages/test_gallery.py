@@ -1,7 +1,5 @@
 """The gallery: each example at a tiny size, the claims of three at more; the notebooks by cells."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import json

@@ -1,7 +1,5 @@
 """What functrans says about the misuses of `misuses.py`, and what its tracebacks show."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """docs/namespace.md says for every public name of JAX how we have it, and says what is so."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 `python -m tests.release` builds and tests the files themselves.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import runpy

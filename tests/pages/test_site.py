@@ -1,7 +1,5 @@
 """The site is built without a warning, no link in it is broken, and nothing is left out."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math

@@ -1,7 +1,5 @@
 """Names of axes: their scope, groups, control flow and custom rules."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -36,25 +34,6 @@ from tests.support.tables import TABLES, functions
 pytestmark = pytest.mark.smoke
 
 # --- scope ----------------------------------------------------------------------------------------
-
-
-def test_an_inner_name_hides_an_outer_one():
-    def f(m: Any, y: Any) -> Any:
-        inner = lambda a, b: (  # noqa: E731
-            m.lax.psum(b, "i"),
-            m.lax.psum(a, "i"),
-            m.lax.axis_index("i"),
-            m.lax.axis_size("i"),
-        )
-
-        def outer(a: Any) -> Any:
-            hidden = m.vmap(inner, (None, 0), axis_name="i")(a[0], a)
-            return hidden, m.lax.psum(a, "i"), m.lax.axis_size("i")
-
-        return m.vmap(outer, axis_name="i")(y)
-
-    for how in (lambda g: g, ft.jit):
-        assert_close(how(functools.partial(f, ft))(Y), f(jax, Y))
 
 
 def test_a_sum_of_constants_is_computed_at_once():

@@ -1,7 +1,5 @@
 """Named axes of vmap and the collectives over them: values and derivatives as JAX's."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

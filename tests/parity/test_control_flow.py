@@ -1,7 +1,5 @@
 """cond, switch, while_loop, fori_loop, scan, map, associative_scan against JAX's."""
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ One row for each function that people meet: its value, gradient, batch and jitte
 equal JAX's. What takes functions is given ours as well.
 """
 
-from __future__ import annotations
-
 import array
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """x[...] and x.at[...] against JAX, in and out of transformations."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -329,20 +327,6 @@ def test_dtypes_of_updates():
         assert ours.weak_type == wanted.weak_type
     with pytest.warns(FutureWarning, match="test_indexing"):
         ft.jit(lambda x: x.at[0].set(1.5))(jnp.arange(4))
-
-
-def test_apply_and_lists():
-    x = jnp.asarray(data())
-    assert_close(ft.jit(lambda x: x.at[1:3].apply(fnp.sin))(x), x.at[1:3].apply(jnp.sin), 1e-6)
-    i = np.array([0, 3])
-    assert_close(ft.jit(lambda x: x.at[i].apply(fnp.exp))(x), x.at[i].apply(jnp.exp), 1e-6)
-    assert_close(
-        ft.jit(lambda x, a: x.at[0, 0].set([a, 2.0, a]))(x, 3.0),
-        x.at[0, 0].set(jnp.array([3.0, 2.0, 3.0])),
-        0,
-    )
-    assert_close(ft.jit(lambda x, i: x[[i, 0], :])(x, 2), x[np.array([2, 0])], 0)
-    assert_close(ft.jit(lambda x, a: x.at[0, 0:0].set([a, 2.0, a]))(x, 3.0), x, 0)
 
 
 def test_repeated_set_has_one_winner():

@@ -4,8 +4,6 @@ A row is a function of the library that jits, differentiates and maps: of `jax`,
 expected, and of `ft`. What it returns is compared leaf by leaf.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -257,19 +255,3 @@ def test_distributions():
         return D.jit(lambda: (density({"m": 0.3, "s": 1.2}), normal(means), draws(means)))()
 
     same(run)
-
-
-@pytest.mark.smoke
-def test_chex():
-    chex = library("chex")
-
-    def checked(x):
-        chex.assert_shape(x, (2, 3))
-        chex.assert_rank(x, 2)
-        chex.assert_type(x, float)
-        chex.assert_equal_shape([x, x])
-        return x * 2
-
-    same(lambda D: D.jit(checked)(X))
-    with pytest.raises(AssertionError, match="shape"):
-        ft.jit(lambda x: chex.assert_shape(x, (3, 3)) or x)(X)

@@ -1,7 +1,5 @@
 """Convolutions, gamma functions, generators, what depends on the platform, half precision."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

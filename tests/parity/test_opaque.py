@@ -1,8 +1,6 @@
 """What the table of `from_jax` lacks stays JAX's: `jax_call`. Its transformations beside JAX's,
 text, passes, effects, tools, and what is said where JAX has no rule."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -259,21 +257,6 @@ def test_what_jax_lowers_as_a_function_is_that_function():
     assert [obstacle for _, obstacle, _ in ft.passes.explain(loops)(V).loops] == [None]
 
 
-def test_rules_are_asked_of_jax_once():
-    calls: list[int] = []
-    counted = primitive("counted", J.sin)
-
-    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-        calls.append(1)
-        return counted.bind(*primals), J.cos(primals[0]) * tangents[0]
-
-    ad.primitive_jvps[counted] = rule
-    for f in (lambda x: counted.bind(x).sum(), lambda y: 2 * counted.bind(y).sum()):
-        ft.grad(from_jax(f))(V)
-        ft.jit(ft.grad(from_jax(f)))(V)
-    assert len(calls) == 1
-
-
 # --- effects --------------------------------------------------------------------------------------
 
 
@@ -341,13 +324,6 @@ def test_effects_stay_and_keep_their_order():
 
 
 # --- tools ----------------------------------------------------------------------------------------
-
-
-def test_cost_says_what_it_does_not_know():
-    report = ft.cost(from_jax(waves), passes=(), xla=False)(V)
-    assert report.unknown == {"JAX's wave": 2}
-    assert "Not counted, because their cost is unknown: 2 of JAX's wave" in str(report)
-    assert report.flops == 6
 
 
 def test_tools_show_what_jax_computes(tmp_path):

@@ -4,8 +4,6 @@ Each function is written once, over a `World`: functrans's names or JAX's. What 
 must be what it makes of the other: values, dtypes, weak types, shapes and structure.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

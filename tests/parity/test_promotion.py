@@ -4,8 +4,6 @@
 Types alone are asked for (`eval_shape`), so nothing is compiled but at the end.
 """
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Callable, Iterator

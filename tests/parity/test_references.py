@@ -1,7 +1,5 @@
 """References to memory (`jax.new_ref`) in functions that functrans transforms, against JAX."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

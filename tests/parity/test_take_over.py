@@ -1,7 +1,5 @@
 """`take_over`: programs that know JAX alone, run by us, beside the same under JAX."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import inspect
@@ -182,24 +180,6 @@ def test_pickling_is_as_jax_has_it(taken):
         pickle.dumps(f)
     cloudpickle = pytest.importorskip("cloudpickle")
     assert cloudpickle.loads(cloudpickle.dumps(f))(1.0) == f.theirs(1.0)
-
-
-def test_methods(taken):
-    class Model:
-        weight = 3.0
-
-        @functools.partial(jax.jit, static_argnums=0)
-        def scaled(self, x):
-            return self.weight * x
-
-        @staticmethod
-        @jax.jit
-        def plain(x):
-            return x + 1
-
-    model = Model()
-    assert (model.scaled(2.0), Model.plain(2.0), jax.jit(model.scaled)(2.0)) == (6, 3, 6)
-    assert is_ours(taken)
 
 
 # --- what stands around it --------------------------------------------------------------------
@@ -414,16 +394,6 @@ def test_ends_and_tracebacks(tmp_path, words):
     alone, ours = [python("failing.py", *words, cwd=tmp_path, ours=o) for o in (False, True)]
     assert (ours.returncode, ours.stdout, ours.stderr) == (alone.returncode, alone.stdout, alone.stderr)
     assert ours.returncode == {"error": 1, "stop": -signal.SIGINT}[words[0]]
-
-
-def test_wrong_scripts(tmp_path):
-    written(tmp_path, broken="x = = 1")
-    alone, ours = [python("broken.py", cwd=tmp_path, ours=o) for o in (False, True)]
-    assert (ours.returncode, ours.stderr) == (alone.returncode, alone.stderr)
-    missing = python("missing.py", cwd=tmp_path)
-    assert missing.returncode == 2
-    assert "can't open file 'missing.py'" in missing.stderr
-    assert "expected a script" in python(cwd=tmp_path).stderr
 
 
 @pytest.mark.sweep

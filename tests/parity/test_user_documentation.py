@@ -1,7 +1,5 @@
 """What programs of JAX's documentation and of its libraries do: as there."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 

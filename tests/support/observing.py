@@ -1,7 +1,5 @@
 """What functions with callbacks do, by functrans and by JAX: results, lines printed, calls made."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable

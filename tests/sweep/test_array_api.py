@@ -1,8 +1,6 @@
 """The Python array API standard, 2024.12: its types, constants and methods of traced arrays. (Functions and
 their parameters are those of `jax.numpy`: test_namespace.py; values: the tables.)"""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

@@ -4,8 +4,6 @@ Arguments are compared by name, and positional-only ones by number: what they ar
 of how a function is called.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from typing import Any

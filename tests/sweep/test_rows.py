@@ -5,8 +5,6 @@ test_every_dtype.py evaluates it. Here: no parameter is left out, and a number i
 traced wherever JAX takes it traced.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Searches of the contraction pass that take everything, and what their tests share."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Programs as text, before and after a pass."""
 
-from __future__ import annotations
-
 import re
 
 from functrans.ir import Program, parse, show

@@ -1,7 +1,5 @@
 """The names that the inputs of a program have in the arguments of the user's function."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import weakref

@@ -1,7 +1,5 @@
 """Un-jitted derivatives: operations are linearized as they run, composites run as one."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np

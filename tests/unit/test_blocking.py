@@ -1,7 +1,5 @@
 """`ft.jit(f, cpu="blocking")`: on a CPU the thread that calls runs the program."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -39,21 +37,6 @@ def test_results_are_computed_when_a_call_returns():
     for _ in range(3):
         assert run(X).is_ready()
     assert python_of(lambda: run(X)) == set()
-
-
-def runs_here(jitted: Any) -> bool:
-    """Whether the thread that calls is to run the program: XLA is given a host callback."""
-    return bool(jitted.lower(X)._lowering.compile_args["host_callbacks"])
-
-
-def test_only_the_outermost_function_decides():
-    run, plainly = ft.jit(diffused, cpu="blocking"), ft.jit(diffused)
-    assert runs_here(run)
-    assert not runs_here(plainly)
-    assert not runs_here(ft.jit(lambda x: run(x)))
-    assert not runs_here(jax.jit(lambda x: run(x)))
-    assert runs_here(ft.jit(lambda x: plainly(x), cpu="blocking"))
-    assert runs_here(ft.jit(jax.jit(diffused), cpu="blocking"))
 
 
 def test_donated_buffers_and_static_arguments():

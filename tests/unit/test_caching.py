@@ -1,7 +1,5 @@
 """What is remembered: bounded, counted, emptied, and gone with the function that it is of."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

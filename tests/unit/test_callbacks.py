@@ -1,7 +1,5 @@
 """Callbacks: what they are given, what they return, what they raise, against JAX."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re
@@ -14,9 +12,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
-import functrans.numpy as fnp
 from functrans import errors
-from functrans.passes import pipeline
 from tests.support.observing import NUMBER, both, example, transformed
 
 pytestmark = pytest.mark.smoke
@@ -51,35 +47,6 @@ def test_a_pure_callback_without_results_is_not_called():
     for L in (ft, jax):
         assert L.pure_callback(np.sin, None, 1.0) is None
         assert L.jit(lambda x, L=L: L.pure_callback(np.sin, (), x))(1.0) == ()
-
-
-def test_results_that_are_used_by_nobody():
-    """A pure callback is left out, those with effects stay; in nested programs too."""
-
-    def make(L, np_, log):
-        like = L.ShapeDtypeStruct((), np_.float32)
-
-        def host(x):
-            log(x)
-            return np.asarray(x)
-
-        @L.jit
-        def inner(x):
-            L.pure_callback(host, like, x)
-            L.experimental.io_callback(host, like, x + 1)
-            return x
-
-        def f(x):
-            inner(x)
-            L.debug.callback(log, x + 2)
-            return x * 2
-
-        return L.jit(f)
-
-    _, _, logged = both(make, np.float32(1), in_order=False)
-    assert sorted(logged) == [[2.0], [3.0]]
-    program = pipeline.optimize(ft.make_ir(make(ft, fnp, print))(np.float32(1)))
-    assert str(program).count("callback[") == 2
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -1,7 +1,5 @@
 """`compare`: planted faults are named, programs that are right are not blamed."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The contraction pass on per-example gradients: values, ways of clipping, what is never made."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """`cost`: by hand where it can be, beside XLA's own account where it cannot."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

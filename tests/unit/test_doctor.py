@@ -1,7 +1,5 @@
 """The doctor: its samples use every operation, and it says what is wrong."""
 
-from __future__ import annotations
-
 import io
 import runpy
 import subprocess

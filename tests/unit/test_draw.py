@@ -1,7 +1,5 @@
 """Pictures of programs: their boxes and arrows, the SVG, the page, what a notebook shows."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -20,7 +18,6 @@ from functrans import errors, lax
 from functrans.inspect import draw
 from functrans.inspect.draw import of_equations, of_lines, size
 from functrans.ir.program import Program
-from tests.unit.test_explore import shown
 
 pytestmark = pytest.mark.smoke
 
@@ -169,16 +166,6 @@ def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     draw._engine.cache_clear()
     with pytest.raises(errors.NotSupported, match=r"pip install functrans\[draw\]"):
         GRADIENT.draw(tmp_path / "p.svg")
-
-
-@pytest.mark.heavy
-def test_the_page_draws_itself(tmp_path: Path):
-    document = shown(LOOP.draw(tmp_path / "p.html"))
-    assert re.search(r'data-ready="\d+"', document)
-    kinds = re.findall(r'class="box (\w+)(?: folds)?" data-id="\d+"', document)
-    assert kinds.count("forward") + kinds.count("backward") == size(of_equations(LOOP))
-    assert kinds.count("exit") == 2
-    assert document.count('class="arrow"') >= len(of_equations(LOOP)["edges"])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="there the engine waited for the interpreter's end")

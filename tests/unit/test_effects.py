@@ -1,7 +1,5 @@
 """Effects under transformations: what `debug.print` and `debug.callback` show, against JAX."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

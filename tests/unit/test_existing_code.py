@@ -1,8 +1,6 @@
 """Private training as JAX's users and libraries write it: no gradient of one example is made, and
 the numbers are JAX's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

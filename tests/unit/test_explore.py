@@ -1,11 +1,7 @@
 """The page of stages: what is in it, that it needs nothing else, and that a browser shows it."""
 
-from __future__ import annotations
-
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -141,17 +137,3 @@ def test_the_gradient_of_a_jitted_function_is_not_taken_for_that_function():
     assert optimized.name == "optimized"
     rows = [row[0] for row in optimized.rows][1:]
     assert rows == ["a: f32[3] = x", "b: f32[3] = cos a", "return b"]
-
-
-# --- in a browser ---------------------------------------------------------------------------------
-
-
-def shown(page: Path) -> str:
-    """The document after a headless Chromium has run its scripts."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    browser = next(filter(None, map(shutil.which, names)), None)
-    if browser is None:
-        pytest.skip(f"no browser: none of {', '.join(names)} is on the PATH")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=1600,900", "--dump-dom"]
-    run = subprocess.run([browser, *flags, page.as_uri()], capture_output=True, text=True, timeout=120)
-    return run.stdout

@@ -1,7 +1,5 @@
 """`find_nan`: planted NaNs and infinities are found, with the user's line, wherever they are."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -95,11 +93,6 @@ def test_what_is_given_is_not_made_but_by_a_callback():
     assert (called.first.kind, called.first.primitive) == ("NaN", "pure_callback")
 
 
-def test_infinities_may_be_passed_over():
-    only = ft.find_nan(lambda x: jnp.log(x) * 0.0, infinities=False)(0.0)
-    assert (only.first.kind, only.first.primitive) == ("NaN", "mul")
-
-
 def test_each_equation_once_and_in_order():
     def f(xs):
         return lax.scan(lambda c, x: (jnp.log(x) + c, jnp.sqrt(x - 1.0)), 0.0, xs)
@@ -117,15 +110,6 @@ def test_a_program_and_a_saved_report(tmp_path):
     report.save(tmp_path / "nan.html")
     assert json.loads((tmp_path / "nan.json").read_text())["findings"][0]["kind"] == "infinity"
     assert "jnp.sqrt(x)" in (tmp_path / "nan.html").read_text()
-
-
-def test_what_was_only_batched_is_no_derivative():
-    report = ft.find_nan(ft.vmap(jnp.log))(jnp.array([[1.0, 2.0], [-1.0, 1.0]]))
-    assert report.first is not None
-    assert report.first.forward == ""
-    assert "as a derivative of" not in str(report)
-    slopes = ft.vmap(ft.grad(lambda x: jnp.sqrt(x)))
-    assert "sqrt at" in ft.find_nan(slopes)(jnp.zeros(2)).first.forward
 
 
 # --- rules of the user's --------------------------------------------------------------------------

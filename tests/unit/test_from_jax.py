@@ -2,8 +2,6 @@
 Python, keys. The functions themselves: `matrix/test_libraries.py` and `parity/tables/jax_inside.txt`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """`jit` and its relatives against `jax.jit`, option by option."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref
@@ -96,20 +94,6 @@ def test_unused_arguments():
 
 
 # --- ahead of time --------------------------------------------------------------------------------
-
-
-def test_ahead_of_time():
-    f = ft.jit(lambda x, y: {"out": fnp.sin(x) @ y})
-    lowered = f.lower(X, Y)
-    assert "stablehlo.sine" in lowered.as_text()
-    assert lowered.out_info["out"].shape == ()
-    compiled = lowered.compile()
-    assert_close(compiled(X, Y)["out"], np.sin(X) @ Y)
-    assert compiled.cost_analysis()["flops"] > 0
-    assert compiled.memory_analysis().argument_size_in_bytes >= 24
-    assert "sine" in compiled.as_text()
-    with pytest.raises(TypeError):
-        compiled(X[:2], Y[:2])
 
 
 def test_a_nested_function_is_emitted_once():

@@ -1,7 +1,5 @@
 """The many small operands of a loop are computed in its kernel; the results of as many are joined."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -54,19 +52,6 @@ def test_they_are_computed_in_the_kernel():
     outside, inside = names(scaled, X)
     assert outside[0] == "one_kernel"
     assert inside.count("exp") == inside.count("mul") == len(X)
-
-
-def test_those_of_the_way_back():
-    outside, inside = names(ft.grad(numbers), X)
-    assert outside[:2] == ["one_kernel"] * 2
-    assert inside.count("split") == 1
-    assert inside.count("mul") == len(X)
-
-
-def test_few_are_left():
-    outside, inside = names(numbers, X[:1])
-    assert outside[0] == "split"
-    assert not inside
 
 
 def test_what_is_read_elsewhere_is_computed_once():

@@ -1,8 +1,6 @@
 """Loops of small operations as one kernel each: which are chosen, that results stay, and that what
 XLA cannot compile is compiled plainly."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

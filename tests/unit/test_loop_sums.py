@@ -1,8 +1,6 @@
 """Sums that loops carry, and sums over what they write: which way they are better taken, what is
 left alone, and values."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

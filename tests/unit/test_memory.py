@@ -4,8 +4,6 @@ met once leaves nothing.
 XLA's memory analysis is asked, nothing is timed: the same program always gives the same bytes.
 """
 
-from __future__ import annotations
-
 import gc
 
 import jax
@@ -153,21 +151,6 @@ def test_large_repeated_arrays_do_not_wait_for_the_way_back(monkeypatch):
     _, (before, _) = steps_of_normed(8192)
     assert ours <= theirs
     assert ours < before
-
-
-def test_each_reader_of_a_large_repeated_array_makes_its_own():
-    f = ft.jit(lambda x, y: (y * x, y + x, jnp.sin(y)))
-    program = f.program(np.ones(512, np.float32), np.ones((1024, 512), np.float32))
-    (repeat,) = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
-    program = program.replace(outputs=[*program.outputs, repeat.outputs[0]])
-    made = fusion_boundaries.apart(program)
-    ft.ir.check(made)
-    names = [e.primitive.name for e in made.equations]
-    assert names == ["broadcast_in_dim", "mul", "optimization_barrier", "broadcast_in_dim", "add", "sin"]
-    assert fusion_boundaries.apart(made) is made
-    args = np.arange(512, dtype=np.float32), np.ones((1024, 512), np.float32)
-    for a, b in zip(ft.interpret(program, *args), ft.interpret(made, *args), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 # --- what is met once -----------------------------------------------------------------------------

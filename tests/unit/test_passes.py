@@ -1,7 +1,5 @@
 """The other passes: text before and after, and the pipeline."""
 
-from __future__ import annotations
-
 import itertools
 import time
 
@@ -18,7 +16,7 @@ from functrans.passes import pipeline
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.transcendental import sin
 from tests.support.closeness import assert_close
-from tests.unit.rewriting import ALONE, X, body
+from tests.unit.rewriting import ALONE, X
 
 pytestmark = pytest.mark.smoke
 
@@ -96,18 +94,6 @@ def test_programs_that_share_equations_are_each_put_in_place_of_their_call():
     assert not [e for e in made.equations if e.primitive.holds_programs]
     wanted = np.sin([1.0, 2.0]) * np.cos([1.0, 2.0])
     np.testing.assert_allclose(ft.interpret(made, 1.0, 2.0), wanted, rtol=1e-6)
-
-
-def test_marks_and_rules_are_gone_when_nothing_is_differentiated_any_more():
-    @ft.custom_jvp
-    def f(x):
-        return fnp.sin(x)
-
-    f.defjvp(lambda p, t: (f(*p), t[0] * fnp.cos(p[0])))
-    program = ft.make_ir(lambda x: lax.stop_gradient(f(x)))(1.0)
-    made = ft.passes.optimize(program, ("resolve", "inline_calls"))
-    check(made)
-    assert body(made) == ["b = sin a", "return b"]
 
 
 # --- nested programs ------------------------------------------------------------------------------
@@ -207,14 +193,6 @@ def test_functions_that_share_a_program_share_no_options(order):
     fresh = {w: shown(w, ft.ir.parse(ft.ir.show(program), program.values)) for w in order}
     assert len({*fresh.values()}) == 3
     assert {which: shown(which, program) for which in order} == fresh
-
-
-def test_a_function_may_be_a_pass():
-    def sines_to_zero(program: Program) -> Program:
-        return parse("program (x: f32[3]) { return 0.0:f32[3] }")
-
-    x = np.ones(3, np.float32)
-    assert not np.any(np.asarray(ft.jit(fnp.sin, passes=("simplify", sines_to_zero))(x)))
 
 
 # --- explain --------------------------------------------------------------------------------------

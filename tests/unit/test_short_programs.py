@@ -1,8 +1,6 @@
 """Which programs the calling thread runs on a CPU without being asked: those that take less time than another
 thread's start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,12 +5,9 @@ The functions are traced and run by the reference, so nothing is compiled but wh
 donated. Each result tells by its number with which values the function was traced.
 """
 
-from __future__ import annotations
-
 import enum
-import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -130,55 +127,6 @@ def test_equal_values_that_are_not_the_same(kind: str):
 
 
 # --- every way to give them -----------------------------------------------------------------------
-
-
-def of_many(a, x, b="b", y=1.0, *rest, c="c", z=2.0, **more):
-    """a, b, c and w may be static, the others are arrays."""
-    n = number(a, b, c, more.pop("w", "w"))
-    return (x + 2 * y + 4 * sum(rest) + 8 * z + 16 * sum(more.values())) * n
-
-
-# what is static -> the options of jit and checkpoint that say so
-MANY: dict[str, dict[str, Any]] = {
-    "positions": {"static_argnums": (0, 2), "static_argnames": ("c", "w")},
-    "positions from the end": {"static_argnums": (-4, -2), "static_argnames": ("w", "c")},
-    "names": {"static_argnames": ("w", "c", "b", "a")},
-    "one of each": {"static_argnums": 2, "static_argnames": ("c", "a", "w")},
-    "both of one": {"static_argnums": (0, 2), "static_argnames": ("a", "b", "c", "w")},
-}
-
-
-def ways() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Calls of `of_many`: each static argument left out, by position or by name, of two values."""
-    for a, b, c, w in itertools.product((1, True), (None, 1, True), (None, 1, 1.0), (None, 0, -0.0)):
-        named = {k: v for k, v in (("c", c), ("w", w)) if v is not None}
-        by_name = {} if b is None else {"b": b}
-        yield (a, X), {**by_name, **named}
-        yield (a, X), {**named, "z": X * 2, **by_name, "v": X, "y": X * 3}
-        yield (), {"x": X, **by_name, **named, "a": a}
-        if b is not None:
-            yield (a, X, b), named
-            yield (a, X, b, 2 * X, 3 * X, 4 * X), {"z": X * 5, **named, "v": X, "u": X}
-
-
-MAKERS = [(m, o) for m in (ft.jit, ft.checkpoint) for o in MANY] + [(from_jax, "one of each")]
-
-
-@pytest.mark.parametrize(("make", "options"), MAKERS)
-def test_every_way_to_give_them(make: Any, options: str):
-    calls = list(ways())
-    want = [float(of_many(*args, **kwargs)) for args, kwargs in calls]
-    order = 1 if options in ("names", "positions") else -1  # which comes first
-    f = make(of_many, **MANY[options])
-
-    def g(x: Any) -> list[Any]:
-        def given(tree: Any) -> Any:
-            return jax.tree.map(lambda v: v * x if v.__class__ is np.float32 else v, tree)
-
-        return [f(*given(args), **given(kwargs)) for args, kwargs in calls[::order]]
-
-    outs = ft.interpret(ft.make_ir(g)(X), X)
-    assert list(map(float, outs)) == want[::order]
 
 
 def test_positions_from_the_end_of_any_number():

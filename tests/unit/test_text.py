@@ -1,7 +1,5 @@
 """`parse(show(p), p.values)` is p, for every program; and the text itself, for a few."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest
@@ -58,24 +56,6 @@ def test_names_for_tools_are_those_in_the_text():
     text, names = show(program), names_of(program)
     for e in (e for p in with_nested(program) for e in p.equations):
         assert f"{names.typed(e.outputs[0])}" in text
-
-
-def test_weak_types_literals_and_several_results():
-    def f(x):
-        a, b = P["split"](x, sizes=(1, 2), axis=0)
-        return {"a": P["mul"](a, 2.0), "b": b}
-
-    assert str(ft.make_ir(f)(X)) == (
-        """\
-program f (a: f32[3]) {
-  b: f32[1], c: f32[2] = split[sizes=(1, 2), axis=0] a
-  d: f32[1] = mul b 2.0:f32[1]
-  return d, c
-}"""
-    )
-    assert str(ft.make_ir(lambda x: P["sin"](x))(1.0)) == (
-        "program (a: ~f32[]) {\n  b: ~f32[] = sin a\n  return b\n}"
-    )
 
 
 def test_nested_programs_are_written_once():

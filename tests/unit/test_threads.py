@@ -1,14 +1,10 @@
 """Tracing is per thread, and whatever happens in user code leaves no trace active."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -48,35 +44,6 @@ def test_two_threads_trace_at_once_and_do_not_see_each_other():
     one, two = run_together(traced("sin", "cos"), traced("exp", "neg"))
     assert [e.primitive.name for e in one.equations] == ["sin", "cos"] * 10
     assert [e.primitive.name for e in two.equations] == ["exp", "neg"] * 10
-
-
-def test_a_thread_computes_while_another_traces():
-    inside, done = threading.Event(), threading.Event()
-
-    def tracing():
-        def f(x):
-            inside.set()
-            assert done.wait(60)
-            return jnp.sin(x)
-
-        return ft.jit(f)(X)
-
-    def computing():
-        assert inside.wait(60)
-        try:
-            y = P["cos"](X)
-            assert isinstance(y, jax.Array)
-            assert not isinstance(jnp.sin(X), jax.core.Tracer)
-            np.testing.assert_allclose(jax.jit(lambda x: jnp.sin(x))(X), np.sin(X), rtol=1e-6)
-            return y, ft.grad(lambda x: total(P["sin"](x)))(X), state.trace
-        finally:
-            done.set()
-
-    traced, (computed, gradient, trace) = run_together(tracing, computing)
-    np.testing.assert_allclose(traced, np.sin(X), rtol=1e-6)
-    np.testing.assert_allclose(computed, np.cos(X), rtol=1e-6)
-    np.testing.assert_allclose(gradient, np.cos(X), rtol=1e-6)
-    assert trace is None
 
 
 def test_a_tracer_of_another_thread_is_refused():

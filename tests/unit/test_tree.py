@@ -1,8 +1,6 @@
 """The functions of pytrees: JAX's results where trees fit, our errors where they do not, and the
 user's own errors as they are."""
 
-from __future__ import annotations
-
 import inspect
 import operator
 import random

@@ -4,8 +4,6 @@ What is shown is what Python shows that runs the function as it is written (`dis
 program as it is traced, optimized, differentiated, and by all of them compiled as one.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
