@@ -121,9 +121,6 @@ def _first_failure(copy: Path, which: list[str], limit: float) -> Outcome:
     return failed.group(1) if failed else f"(pytest ended with {child.returncode}) {said[-300:]}"
 
 
-# --- the record -----------------------------------------------------------------------------------
-
-
 def _recorded(marker: str) -> dict[str, Outcome]:
     """fault -> the test that caught it last time in this run or another."""
     if not RECORD.exists():

@@ -78,9 +78,6 @@ def both(make, *args, transform=lambda m, f: m.grad(f)):
     return ours
 
 
-# --- custom_jvp -----------------------------------------------------------------------------------
-
-
 WAYS = {
     "grad": lambda m, f: m.grad(f),
     "jit of grad": lambda m, f: m.jit(m.grad(f)),

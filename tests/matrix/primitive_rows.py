@@ -96,9 +96,6 @@ def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
     return ft.interpret(program, *args)
 
 
-# --- values ---------------------------------------------------------------------------------------
-
-
 Results = tuple[list[Any], list[Any]]  # of functrans, of JAX
 
 
@@ -134,9 +131,6 @@ SOME_DTYPES = [
     for dtype in one_of_each_kind(case)
     if not f"{case}-{dtype}".startswith(NOT_QUICK)
 ]
-
-
-# --- derivatives ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

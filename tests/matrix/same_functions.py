@@ -45,9 +45,6 @@ def check(build: Callable[[Any, Any], Any], *args: Any, eager: bool = True, tole
     assert_close(interpreted, jax.tree_util.tree_leaves(theirs), tolerance)
 
 
-# --- pytrees --------------------------------------------------------------------------------------
-
-
 @jax.tree_util.register_pytree_node_class
 class Pair:
     """A registered class with static data."""
@@ -94,8 +91,6 @@ ROWS = {
 }
 
 
-# --- perturbation confusion and closures ----------------------------------------------------------
-
 # Derivatives with respect to y of functions that give x alone, or x beside something of y.
 _INNER: dict[str, Callable[..., Any]] = {
     "jvp": lambda L, f: L.jvp(f, (3.0,), (1.0,))[1],
@@ -130,9 +125,6 @@ CLOSURES: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
         for outer in _OUTER
     },
 }
-
-
-# --- Python that looks at values ------------------------------------------------------------------
 
 
 def newton(L: Any, np: Any) -> Callable[[Any], Any]:

@@ -36,8 +36,6 @@ def nested(f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], libra
     return found
 
 
-# --- functions ------------------------------------------------------------------------------------
-
 OURS = types.SimpleNamespace(ft=ft, np=jnp, lax=functrans.lax, nn=functrans.nn)
 JAX = types.SimpleNamespace(ft=jax, np=jax.numpy, lax=jax.lax, nn=jax.nn)
 FUNCTIONS: dict[str, Callable[[Any], Callable[[Any], Any]]] = {}

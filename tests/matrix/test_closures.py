@@ -50,9 +50,6 @@ def test_aux_may_be_a_number():
     assert aux == pytest.approx(float(X.sum()))
 
 
-# --- nested jit -----------------------------------------------------------------------------------
-
-
 NESTING: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "jit": (lambda f: ft.jit(f), X),
     "grad": (lambda f: ft.grad(f), 0.5),
@@ -116,8 +113,6 @@ def test_nested_jit_forgets_an_outer_tracer():
     assert ft.value_and_grad(through_a_box)(5.0) == (15.0, 3.0)
     assert ft.vmap(through_a_box)(X).tolist() == (3 * X).tolist()
 
-
-# --- growth ---------------------------------------------------------------------------------------
 
 LONG = 20_000
 

@@ -9,18 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from tests.matrix.custom_functions import (
-    OURS,
-    PAIRS,
-    THEIRS,
-    WAYS,
-    X,
-    Y,
-    as_in_jax,
-    both,
-    composed,
-    functions,
-)
+from tests.matrix.custom_functions import OURS, PAIRS, THEIRS, X, Y, as_in_jax, both, composed, functions
 from tests.support.closeness import assert_close
 from tests.support.versions import NEWEST
 
@@ -171,26 +160,6 @@ def test_un_jitted_rules_see_values():
     assert -2.0 in seen
 
 
-def test_a_rule_that_calls_jitted_and_differentiated_functions():
-    def make(m, np_):
-        inner = m.jit(lambda x: np_.sin(x) * x)
-
-        @m.custom_jvp
-        def f(x):
-            return inner(x)
-
-        @f.defjvp
-        @m.jit
-        def _(primals, tangents):
-            y, dy = m.jvp(inner, primals, tangents)
-            return y, 2.0 * y * dy + m.grad(inner)(primals[0]) * tangents[0]
-
-        return f
-
-    for how in WAYS.values():
-        both(make, 0.7, transform=how)
-
-
 def test_a_rule_may_be_the_function_applied_to_the_tangent():
     """Of a linear function: its transpose is that of what it computes, as in JAX."""
 
@@ -246,3 +215,12 @@ def test_a_cotangent_that_the_examples_of_a_vmap_share_counts_once(custom_vjp, j
         by_x, by_y = jit(ft.grad(lambda x, ys, b=batched: sum(o.sum() for o in b(x, ys)), (0, 1)))(5.0, ys)
         np.testing.assert_array_equal(by_x, 12)
         np.testing.assert_array_equal(by_y, [5, 5, 5])
+
+
+def test_linear_transpose_of_a_custom_function():
+    def make(m, np_):
+        f = m.custom_jvp(lambda x: 2 * x)
+        f.defjvp(lambda p, t: (f(*p), 5 * t[0]))
+        return f
+
+    both(make, X, transform=lambda m, f: m.linear_transpose(f, X))

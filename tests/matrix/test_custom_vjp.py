@@ -9,7 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from tests.matrix.custom_functions import WAYS, X, Y, as_in_jax, both, functions
+from tests.matrix.custom_functions import WAYS, X, Y, as_in_jax, both
 
 pytestmark = pytest.mark.smoke
 
@@ -89,21 +89,6 @@ def test_residuals_that_are_not_batched_stay_so():
     loss = lambda w, xs: ft.vmap(f, (None, 0))(w, xs).sum()  # noqa: E731
     program = ft.make_ir(ft.grad(loss, 1))(w, np.ones((10, 64), np.float32))
     assert "f32[10,64,64]" not in str(program)
-
-
-def test_the_linear_function_of_a_custom_vjp_is_a_program():
-    f = functions(ft, jnp)["custom_vjp"]
-    _, f_jvp = ft.linearize(f, X, Y)
-    assert "custom_lin" in str(f_jvp.program)
-    np.testing.assert_allclose(f_jvp(X, Y), ft.jvp(f, (X, Y), (X, Y))[1], rtol=1e-6)
-    batched = ft.vmap(f_jvp)(np.stack([X, Y]), np.stack([Y, X]))
-    np.testing.assert_allclose(batched[0], f_jvp(X, Y), rtol=1e-6)
-    np.testing.assert_allclose(batched[1], f_jvp(Y, X), rtol=1e-6)
-    transposed = ft.linear_transpose(f_jvp, X, Y)(Y)
-    pulled = ft.vjp(f, X, Y)[1](Y)
-    np.testing.assert_allclose(transposed, pulled, rtol=1e-6)
-    both_ways = ft.jit(lambda ct: ft.linear_transpose(ft.vmap(f_jvp), batched, batched)(ct))
-    np.testing.assert_allclose(both_ways(np.stack([X, Y]))[0][1], pulled[0], rtol=1e-6)
 
 
 def test_cotangents_of_another_precision_are_cast():

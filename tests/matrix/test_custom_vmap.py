@@ -10,8 +10,6 @@ import functrans.numpy as jnp
 from tests.matrix.custom_functions import OURS, THEIRS, X, Y, both, composed, functions
 from tests.support.matrices import spread
 
-# --- custom_vmap ----------------------------------------------------------------------------------
-
 
 def batched_twice(m, np_):
     @m.custom_batching.custom_vmap
@@ -103,9 +101,6 @@ def test_custom_vjp_of_a_custom_vmap():
     both(make, X, Y, transform=lambda m, f: lambda *a: m.grad(lambda *b: m.vmap(f)(*b).sum())(*a))
 
 
-# --- control flow ---------------------------------------------------------------------------------
-
-
 BODIES = {
     "scan": lambda lax, f: lambda x, y: lax.scan(lambda c, _: (f(c, y), f(y, c)), x, None, length=3),
     "cond": lambda lax, f: lambda x, y: lax.cond(x.sum() > 0, lambda a: f(a, y), lambda a: a * 2, x),
@@ -132,16 +127,10 @@ def test_bodies(kind, body, names):
     np.testing.assert_allclose(found, wanted, rtol=5e-5, atol=1e-5)
 
 
-# --- programs -------------------------------------------------------------------------------------
-
-
 def test_a_custom_function_that_nobody_needs_is_dead_code():
     f = functions(ft, jnp)["custom_vjp"]
     program = ft.jit(lambda x, y: (f(x, y), x)[1]).program(X, Y)
     assert not program.equations
-
-
-# --- misuse ---------------------------------------------------------------------------------------
 
 
 def test_traced_nondiff_arguments_of_custom_vjp():

@@ -39,9 +39,6 @@ def orders(f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], take:
     return [out, *[list(ts) for ts in zip(*terms, strict=True)]]
 
 
-# --- every primitive ------------------------------------------------------------------------------
-
-
 def curve(p: Point) -> list[list[Any]]:
     """The terms of a curve through the point."""
     rng = p.case.rng("jet")

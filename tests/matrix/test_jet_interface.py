@@ -30,9 +30,6 @@ def looped(m):
     return f
 
 
-# --- custom rules that are Python -----------------------------------------------------------------
-
-
 @pytest.mark.parametrize("how", [lambda f: f, ft.jit])
 def test_custom_vjp_is_obeyed(how: Any):
     """JAX has no forward mode through custom_vjp; the rule is twice the derivative."""
@@ -47,9 +44,6 @@ def test_custom_vjp_is_obeyed(how: Any):
         y, ts = how(lambda x: jet(lambda x: double(x * x), (x,), (terms,)))(x)
         wanted = nested(lambda x: jax.numpy.sin(x * x), [x], [terms])
         assert_close([y, *ts], [wanted[0], *[2 * w for w in wanted[1:]]], 1e-10)
-
-
-# --- the interface --------------------------------------------------------------------------------
 
 
 def test_pytrees_in_and_out_compose():
@@ -113,3 +107,12 @@ def test_a_value_that_outlives_its_jet():
     jet(lambda x: kept.append(x * 2), (1.0,), ((1.0,),))
     with pytest.raises(errors.LeakedTracer, match="had ended"):
         jnp.sin(kept[0])
+
+
+def test_a_custom_vmap_rule_is_obeyed_behind_the_series_and_values_are_seen():
+    f = ft.custom_batching.custom_vmap(jnp.sin)
+    f.def_vmap(lambda size, batched, x: (10 * jnp.sin(x), batched[0]))
+    x = np.full(2, 0.7, np.float32)
+    _, terms = ft.vmap(lambda x: jet(f, (x,), ((1.0, None),)))(x)
+    assert_close(terms, [10 * np.cos(x), -10 * np.sin(x)])
+    assert jet(lambda x: x * x if x > 0 else x, (2.0,), ((1.0, None),)) == (4.0, [4.0, 2.0])

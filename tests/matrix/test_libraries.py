@@ -35,8 +35,6 @@ def silent() -> Iterator[None]:
         yield
 
 
-# --- types ----------------------------------------------------------------------------------------
-
 # The dtypes in place of float32 (the next one where JAX refuses the first), weak, 64-bit types; and
 # the groups that have nothing of their own to show there.
 KINDS = {
@@ -102,8 +100,6 @@ def described(y: Any) -> tuple[Any, ...]:
         return (y,)
     return y.shape, str(y.dtype), y.dtype != bool and getattr(y, "weak_type", False)
 
-
-# --- values and gradients -------------------------------------------------------------------------
 
 # Groups whose programs are long: one row of so many.
 LONG = {"random": 16}

@@ -6,25 +6,12 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import errors, random
-from functrans.primitives.base import PRIMITIVES
+from functrans import random
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.sweep
 
 KEY = jax.random.key(3)
-A = np.array([0.7, 1.0], np.float32)
-
-
-def test_the_operation():
-    gamma = PRIMITIVES["random_gamma"]
-    data = jax.random.key_data(jax.random.split(KEY, 2))
-    a = np.ones((2, 3), np.float32)
-    program = ft.make_ir(lambda d, a: gamma(d, a, log_space=False))(data, a)
-    by_jax = jax.vmap(lambda d, a: jax.random.gamma(jax.random.wrap_key_data(d), a))
-    assert_close(ft.interpret(program, data, a), [by_jax(data, a)], 1e-5)
-    with pytest.raises(errors.TypeMismatch, match="must have axes for the keys"):
-        gamma(data, a[0], log_space=False)
 
 
 @pytest.mark.parametrize("log_space", [False, True])

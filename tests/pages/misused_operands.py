@@ -3,8 +3,6 @@
 from functrans import errors
 from tests.pages.misuse_table import M, X, misuse
 
-# --- operators with what is no array --------------------------------------------------------------
-
 
 @misuse(errors.NotAnArray, "f32[3] + dict", "(['b'], ['w'])", "tree.map")
 def a_dict_as_an_operand(m, jnp):

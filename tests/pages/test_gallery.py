@@ -87,9 +87,6 @@ def test_the_table_shows_every_example():
         assert path.name in text
 
 
-# --- notebooks ------------------------------------------------------------------------------------
-
-
 @pytest.mark.sweep
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, monkeypatch, tmp_path):

@@ -119,9 +119,6 @@ def test_a_dtype_that_is_truncated_is_a_warning():
         assert jnp.zeros(2, float).dtype == np.float32
 
 
-# --- tracebacks -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def short(monkeypatch):
     monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)

@@ -111,8 +111,6 @@ def test_slices_are_sent_while_types_are_wide():
     assert_close(ours, theirs)
 
 
-# --- several names --------------------------------------------------------------------------------
-
 TWO_NAMES = functions(TABLES / "axis_names.txt", "two names", "m, x", {})
 
 

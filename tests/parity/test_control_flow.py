@@ -24,8 +24,6 @@ class Pair(NamedTuple):
     y: object
 
 
-# --- values and types as JAX's --------------------------------------------------------------------
-
 ROWS = rows(TABLES / "transformations.txt", "loops and branches")
 
 

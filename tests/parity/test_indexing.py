@@ -381,3 +381,10 @@ def test_strategies():
         for jit in (jax.jit, ft.jit):
             with pytest.raises(kind, match="trategy"):
                 jit(lambda x, wrong=wrong: x.at[0].get(strategy=wrong))(x)
+
+
+def test_lists_of_traced_numbers():
+    x = jnp.asarray(data())
+    assert_close(ft.jit(lambda x, i: x[[i, 0], :])(x, 2), x[np.array([2, 0])], 0)
+    made = ft.jit(lambda x, a: x.at[0, 0].set([a, 2.0, a]))(x, 3.0)
+    assert_close(made, x.at[0, 0].set(jnp.array([3.0, 2.0, 3.0])), 0)

@@ -32,9 +32,6 @@ def test_the_derivative_of_the_incomplete_gamma_function_in_numpy():
     np.testing.assert_allclose(ft.interpret(program, a, x)[0], wanted, rtol=1e-4, atol=1e-30)
 
 
-# --- generators, platforms --------------------------------------------------------------------------
-
-
 @pytest.mark.long
 def test_generators_of_the_platform():
     key = np.arange(4, dtype=np.uint32)
@@ -70,9 +67,6 @@ def test_what_the_platform_decides():
         lax.platform_dependent(1.0, tpu=lambda x: x)
     with pytest.raises(ValueError, match="'rocm'"):
         lax.platform_dependent(1.0, gpu=lambda x: x)
-
-
-# --- products of complex numbers, systems of half precision ---------------------------------------
 
 
 @pytest.mark.sweep  # which XLA:CPU's older emitters lack

@@ -393,3 +393,10 @@ def test_operations_inside_jitted_functions_and_loops_keep_their_derivatives(nam
     for g in inside.values():
         np.testing.assert_allclose(ft.grad(g)(4.0), slopes[name])
         np.testing.assert_allclose(ft.jit(ft.vmap(jax.grad(g)))(np.float32([4, 4])), [slopes[name]] * 2)
+
+
+def test_a_policy_knows_the_jax_primitive():
+    asked: list[Any] = []
+    f = from_jax(jax.checkpoint(waves, policy=lambda primitive, *_, **how: asked.append(primitive)))
+    ft.jit(ft.grad(lambda x: f(x).sum())).program(V)
+    assert wave in asked

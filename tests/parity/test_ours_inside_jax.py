@@ -34,8 +34,6 @@ def with_rule(w: World, reverse: bool) -> Function:
     return sine
 
 
-# --- functions of a vector ------------------------------------------------------------------------
-
 FUNCTIONS = functions(TABLES / "inside_jax.txt", "functions", "w", globals())
 
 
@@ -87,9 +85,6 @@ def test_table(name):
             assert_same(found[world][how], found[JAX][how])
         if how in ("jvp", "vmap of grad", "make_jaxpr"):
             assert_same(transform(FUNCTIONS[name](PLAIN)), found[JAX][how])
-
-
-# --- what is special in its arguments, its results or its surroundings ----------------------------
 
 
 def two_batches(w: World) -> Any:

@@ -1,5 +1,5 @@
 """custom_linear_solve and custom_root: what is solved, and how often; types. Their derivatives of all orders:
-`matrix/difference_table.py`."""
+`matrix/test_finite_differences.py`."""
 
 import jax
 import jax.numpy as jax_numpy

@@ -97,9 +97,6 @@ def test_classes_of_errors():
         jnp.round(jnp.array(1234), -2)
 
 
-# --- libraries ------------------------------------------------------------------------------------
-
-
 def test_scopes_in_loops_warn_of_nothing():
     """Of `bool(NotImplemented)`, as some of the equations have a line and others none."""
 

@@ -18,8 +18,6 @@ from tests.support.closeness import assert_close
 from tests.support.tables import TABLES, rows
 from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
 
-# --- effects --------------------------------------------------------------------------------------
-
 
 @OURS
 def test_ordered_and_pure_callbacks(world):
@@ -50,9 +48,6 @@ def test_ordered_and_pure_callbacks(world):
     (outs, seen), (expected, theirs) = run(world), run(JAX)
     assert_same(outs, expected)
     assert seen == theirs
-
-
-# --- what is computed, and how often --------------------------------------------------------------
 
 
 def operations(fun: Function, *args: Any) -> list[str]:
@@ -134,9 +129,6 @@ def test_what_is_derived_is_kept_by_the_program(monkeypatch):
     monkeypatch.setattr(trace, "_stage", lambda *args: made.append(args))
     jax.jit(jax.vmap(jax.grad(lambda x: f(x))))(M)
     assert not made
-
-
-# --- misuse ---------------------------------------------------------------------------------------
 
 
 @OURS

@@ -42,9 +42,6 @@ def both(make: Callable[..., Any], *args: Any, in_order: bool = True) -> Seen:
     return ours
 
 
-# --- transformations ------------------------------------------------------------------------------
-
-
 def apply_grad(L, np, f):
     return L.grad(lambda x: np.sum(f(x)))
 

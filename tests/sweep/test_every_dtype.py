@@ -8,46 +8,20 @@ own functions, in one program, or un-jitted where JAX needs the values.
 import functools
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import functrans as ft
 from tests.matrix import test_numpy
 from tests.matrix.test_libraries import IMPORTED, arrays_of
 from tests.support.closeness import assert_close
-from tests.support.libraries import ARRAYS, LIBRARIES, cast, function_of, names_in
+from tests.support.libraries import LIBRARIES, function_of
 from tests.support.versions import EXPRESSIONS, QUICK
 
-_SMALL = "bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32 complex64"
-SMALL = _SMALL.split()
-WIDE = ["int64", "uint64", "float64", "complex128"]
-
 GROUPS = {**LIBRARIES, **{f"numpy {group}": rows for group, rows in test_numpy.TABLE.items()}}
-
-
-def calls(row: str, wide: bool) -> Iterator[tuple[str, list[Any]]]:
-    """What the arrays are, and the arrays."""
-    base = [ARRAYS[n] for n in names_in(row)]
-    if not base:
-        return
-    for dtype in SMALL + WIDE * wide:
-        ways = {
-            f"first {dtype}": [cast(base[0], dtype), *base[1:]],
-            f"last {dtype}": [*base[:-1], cast(base[-1], dtype)],
-            f"all {dtype}": [cast(x, dtype) for x in base],
-        }
-        for how, arrays in list(ways.items())[: 1 if len(base) == 1 else None]:
-            yield how, [jnp.asarray(x) for x in arrays]
-    for number in (2.0, 2, 2 + 1j):
-        weak = jnp.full(np.shape(base[0]), number)
-        yield f"weak {weak.dtype}", [weak, *[jnp.asarray(x) for x in base[1:]]]
-    for dtype in ("bool", "uint8", "int64", "float16", "float64", "complex128"):
-        yield f"NumPy's {dtype}", [cast(base[0], dtype), *base[1:]]
 
 
 def result(function: Callable[..., Any], arrays: list[Any]) -> Any:

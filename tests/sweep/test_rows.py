@@ -15,8 +15,6 @@ import pytest
 from tests.support.libraries import MODULES
 from tests.sweep.test_every_dtype import GROUPS
 
-# --- each parameter -------------------------------------------------------------------------------
-
 # Parameters of many functions that change no number, or that other tests are about.
 NO_NUMBERS = {"out", "out_sharding", "sharding", "device", "copy", "order", "precision"}
 # Functions that take no arrays, or names of axes, or that JAX 0.11 alone has; tests/ has each

@@ -59,9 +59,6 @@ class Grams(Everything):
             return None
 
 
-# --- text before and after ------------------------------------------------------------------------
-
-
 def outer(x: Any, d: Any) -> Any:
     return fnp.einsum("bi,bj->bij", x, d)
 
@@ -229,9 +226,6 @@ LARGE = {
     "embedding": large_embedding,
     "sequence": partial(sequence, n=40, steps=3, sizes=(200, 220, 210)),
 }
-
-
-# --- long programs --------------------------------------------------------------------------------
 
 
 def chain(n: int, step: Any, end: Any) -> Program:

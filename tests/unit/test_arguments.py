@@ -74,9 +74,6 @@ def names(program: Program) -> list[str]:
     return [found.get(v, "") for v in program.inputs]
 
 
-# --- which names ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("make", [ft.make_ir, lambda f: ft.jit(f).program], ids=["ir", "jit"])
 @pytest.mark.parametrize("through", [lambda f: f, ft.grad, ft.checkpoint], ids=["", "grad", "again"])
 def test_paths(make: Any, through: Any):
@@ -164,9 +161,6 @@ def test_a_default_value_that_knows_its_function_keeps_nothing_alive():
     assert alive() is None
 
 
-# --- as NumPy source ------------------------------------------------------------------------------
-
-
 def head(text: str) -> str:
     """The parameters of the function that a file is about."""
     return text.rpartition("def ")[2].partition(":\n")[0]
@@ -209,9 +203,6 @@ def test_many_parameters_are_one_a_line():
     args = tuple(range(8))
     text = agrees(ft.make_ir(eval(f"lambda {', '.join(names)}: {' + '.join(names)}"))(*args), args)
     assert "(\n    parameter_0,\n    parameter_1," in text
-
-
-# --- in reports -----------------------------------------------------------------------------------
 
 
 def test_reports_name_arguments():

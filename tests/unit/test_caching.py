@@ -126,9 +126,6 @@ def test_what_is_derived_from_a_shared_program_stays_when_one_of_its_users_goes(
     assert known in shared._derived.values()
 
 
-# --- user functions and arrays are let go ---------------------------------------------------------
-
-
 def big():
     return jnp.ones(1000) * 2
 

@@ -43,6 +43,18 @@ def test_pure_callback_under_vmap(method):
     both(make, np.arange(6, dtype="float32").reshape(2, 3), np.float32(1))
 
 
+@pytest.mark.parametrize("names", [(), ("jit", "vmap")])
+def test_io_callback(names):
+    def make(L, np_, log):
+        def f(x):
+            like = [L.ShapeDtypeStruct(np_.shape(x), np_.float32), None]
+            return L.experimental.io_callback(lambda x, *, by: [np.asarray(x) * by, log(x)], like, x, by=2)[0]
+
+        return f
+
+    both(transformed(make, names), example(names), in_order=False)
+
+
 def test_a_pure_callback_without_results_is_not_called():
     for L in (ft, jax):
         assert L.pure_callback(np.sin, None, 1.0) is None

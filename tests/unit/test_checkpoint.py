@@ -132,3 +132,7 @@ def test_saved_residuals_are_named_by_the_users_line(capsys):
     assert any("from sin at" in line and "test_checkpoint.py" in line for line in lines)
     assert any("from cos at" in line for line in lines)
     assert any("a constant" in line for line in lines)
+
+
+def test_decorator_and_static_arguments_that_cannot_be_hashed():
+    assert ft.grad(ft.checkpoint(static_argnums=1)(lambda x, n: x * n[0]))(1.0, [2]) == 2.0  # as in JAX

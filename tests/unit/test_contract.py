@@ -11,7 +11,7 @@ import functrans.numpy as fnp
 from functrans.backends import reference
 from functrans.ir import Program, show
 from functrans.passes import machines
-from tests.unit.contraction_searches import Everything, GramLoops, Grams, Loops, chosen, close, summed_squares
+from tests.unit.contraction_searches import Everything, Grams, Loops, chosen, close, summed_squares
 
 pytestmark = pytest.mark.smoke
 
@@ -136,22 +136,3 @@ def test_indices_of_two_axes_that_no_factor_has(monkeypatch):
     assert made is not program
     (x,) = reference.run(made, [a, b, np.float32(3)])
     np.testing.assert_allclose(x, 12 - np.trace(a @ b), rtol=1e-5)
-
-
-@pytest.mark.parametrize("mode", ["clip", "drop", "promise_in_bounds"])
-@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
-def test_indices_outside(mode, search, monkeypatch):
-    chosen(monkeypatch, search)
-    rng = np.random.default_rng(0)
-    i, u = rng.integers(-9, 9, (4, 6)).astype("int32"), rng.normal(size=(4, 6, 3)).astype("f4")
-
-    def f(i: Any, u: Any) -> Any:
-        def rows(i: Any, u: Any) -> Any:
-            return fnp.zeros((5, 3)).at[i].add(u, mode=mode)
-
-        g = ft.vmap(rows)(i, u)
-        other = ft.vmap(lambda i, u: fnp.zeros((5, 3)).at[i].add(u, mode="clip"))(i[:, ::-1], u)
-        return summed_squares(g), fnp.sum(g, axis=(0, 1)), fnp.sum(g * other, axis=(1, 2))
-
-    program = ft.make_ir(f)(i, u)
-    close(reference.run(ft.passes.contract(program), [i, u]), reference.run(program, [i, u]), 1e-5)

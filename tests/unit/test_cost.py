@@ -25,9 +25,6 @@ def plainly(f):
     return ft.cost(f, passes=(), xla=False)
 
 
-# --- by hand --------------------------------------------------------------------------------------
-
-
 def test_a_product_and_a_sum():
     report = plainly(lambda a, b: jnp.sum(a @ b, axis=0))(shape(8, 16), shape(16, 4))
     assert report.flops == 2 * 8 * 16 * 4 + 8 * 4
@@ -133,8 +130,6 @@ def test_saved_reports(tmp_path):
     assert len(data["equations"]) == len(report.equations)
     assert "jnp.tanh(x @ w)" in (tmp_path / "cost.html").read_text()
 
-
-# --- beside XLA -----------------------------------------------------------------------------------
 
 L = models.OURS
 PROGRAMS = {

@@ -68,13 +68,6 @@ def test_what_is_wrong_is_said_first(wrong_sin):  # noqa: F811
     assert "ValueError: no such thing" in table
 
 
-@pytest.mark.heavy
-def test_everything_on_this_machine():
-    made = subprocess.run([sys.executable, "-m", "functrans"], capture_output=True, text=True)
-    assert made.returncode == 0, made.stdout + made.stderr
-    assert "all passed" in made.stdout
-
-
 @pytest.mark.parametrize("well", [True, False])
 def test_the_status_of_the_command_says_if_all_is_well(well, monkeypatch):
     monkeypatch.setattr("functrans.doctor", lambda: well)

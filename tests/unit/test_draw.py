@@ -43,9 +43,6 @@ def long_program() -> Program:
     return ft.make_ir(ft.grad(transformer_loss(OURS)))(params, np.arange(9))
 
 
-# --- boxes and arrows -----------------------------------------------------------------------------
-
-
 def test_a_box_for_each_equation_and_an_arrow_for_each_value():
     graph = of_equations(GRADIENT)
     assert size(graph) == len(GRADIENT.equations)
@@ -95,9 +92,6 @@ def test_inputs_are_named_by_their_paths():
         "params['unused']: f32[3,2]",
         "x: f32[4,3]",
     ]
-
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

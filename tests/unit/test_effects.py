@@ -11,8 +11,6 @@ from tests.support.observing import NUMBER, TRANSFORMATIONS, both, example, tran
 
 pytestmark = pytest.mark.smoke
 
-# --- transformations of functions with callbacks --------------------------------------------------
-
 
 def printing(L, np, log):
     def f(x):
@@ -69,9 +67,6 @@ def test_debug_under_transformations(function, composition):
     assert printed or logged
 
 
-# --- custom rules ---------------------------------------------------------------------------------
-
-
 def a_custom_jvp(L, np_, log):
     @L.custom_jvp
     def f(x):
@@ -121,9 +116,6 @@ RULES = [
 def test_effects_in_custom_rules(function, names):
     _, printed, _ = both(transformed(function, names), example(names), in_order=False)
     assert printed
-
-
-# --- programs -------------------------------------------------------------------------------------
 
 
 def test_transposition_has_no_values_to_show():

@@ -61,8 +61,6 @@ def typed(dtype: str, *args: Any) -> tuple[Any, ...]:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), args)
 
 
-# --- spellings ------------------------------------------------------------------------------------
-
 Gradient = Callable[..., Any]
 Spelling = Callable[[Gradient], Callable[..., Any]]
 

@@ -112,9 +112,6 @@ def test_a_program_and_a_saved_report(tmp_path):
     assert "jnp.sqrt(x)" in (tmp_path / "nan.html").read_text()
 
 
-# --- rules of the user's --------------------------------------------------------------------------
-
-
 @ft.custom_vjp
 def doubled(x):
     return 2 * x
@@ -138,12 +135,9 @@ def tripled_jvp(primals, tangents):
 
 
 @pytest.mark.parametrize("rule", [doubled_bwd, tripled_jvp])
-@pytest.mark.parametrize("form", ["grad", "vmap of grad", "grad of vmap", "jit", "scan"])
+@pytest.mark.parametrize("form", ["grad of vmap", "scan"])
 def test_equations_of_a_rule_know_the_call_that_they_are_the_derivative_of(rule, form):
     f = doubled if rule is doubled_bwd else tripled
-
-    def loss(x):
-        return jnp.sum(f(x))
 
     def scanned(x):
         return lax.scan(lambda c, a: (c + f(a), None), 0.0, x)[0]
@@ -151,15 +145,10 @@ def test_equations_of_a_rule_know_the_call_that_they_are_the_derivative_of(rule,
     def mapped(x):
         return jnp.sum(ft.vmap(f)(x))
 
-    user, g = {
-        "grad": (loss, ft.grad(loss)),
-        "vmap of grad": (loss, ft.vmap(ft.grad(loss))),
-        "grad of vmap": (mapped, ft.grad(mapped)),
-        "jit": (loss, ft.jit(ft.grad(ft.jit(loss)))),
-        "scan": (scanned, ft.grad(scanned)),
-    }[form]
+    user = scanned if form == "scan" else ft.jit(mapped)
+    g = ft.grad(user)
     found = ft.find_nan(g)(np.array([1.0, 0.0], np.float32)).first
     assert found.primitive == "div"
     assert f"({rule.__qualname__})" in found.line
     assert found.forward.startswith(f"custom_{'vjp' if f is doubled else 'jvp'}_call at {__file__}")
-    assert f"({user.__qualname__}" in found.forward
+    assert f"({(scanned if form == 'scan' else mapped).__qualname__}" in found.forward

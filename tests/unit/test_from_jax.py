@@ -286,3 +286,19 @@ def test_steps_after_an_examples_last_one_give_no_infinite_derivatives():
     x, n = np.float32([1, 20]), np.int32([1, 2])  # a second step of the first would be log(0)
     gradient = ft.grad(lambda x: from_jax(jax.vmap(logs))(x, n).sum())(x)
     np.testing.assert_allclose(gradient, [1, 1 / (20 * np.log(20))], rtol=1e-6)
+
+
+def test_jaxs_print(capfd):
+    f = from_jax(lambda x: (jax.debug.print("x = {x}, {}", 2, x=x[0]), x)[1])
+    f(V), ft.jit(f)(V)
+    ft.effects_barrier()
+    assert capfd.readouterr().out.count("x = 0.3") == 2
+
+
+def test_a_collective_that_jax_does_not_batch():
+    """JAX has no vmap of it; ours is compared with JAX's on devices in test_shard_map.py."""
+    rows, step, once = np.arange(16.0).reshape(4, 4), np.arange(4, dtype=np.int32), np.ones(4, np.int32)
+    each = from_jax(
+        lambda x, i: L.ragged_all_to_all(x, J.zeros(4), step, once, J.full(4, i), once, axis_name="i")
+    )
+    np.testing.assert_array_equal(ft.vmap(each, axis_name="i")(rows.astype("f4"), step), rows.T)

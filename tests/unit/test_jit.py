@@ -28,9 +28,6 @@ def assert_same(ours: Any, theirs: Any) -> None:
     assert [y.weak_type for y in left[0]] == [y.weak_type for y in right[0]]
 
 
-# --- what is passed and returned ------------------------------------------------------------------
-
-
 class Model:
     def __init__(self, scale: float):
         self.scale = scale
@@ -67,9 +64,6 @@ def test_a_jitted_method_binds_its_object():
     assert_close(Layer(Y).apply(X), X * Y)
 
 
-# --- buffers and devices --------------------------------------------------------------------------
-
-
 def test_donation_inside_a_transformation_keeps_the_buffer():
     f = ft.jit(lambda x: fnp.sum(x * x), donate_argnums=0)
     x = jnp.asarray(X) + 0
@@ -93,9 +87,6 @@ def test_unused_arguments():
     assert names(keep_unused=True) == 2
 
 
-# --- ahead of time --------------------------------------------------------------------------------
-
-
 def test_a_nested_function_is_emitted_once():
     inner = ft.jit(lambda x: fnp.sin(x) * 2)
 
@@ -107,15 +98,9 @@ def test_a_nested_function_is_emitted_once():
     assert text.count("call @") == 3
 
 
-# --- eval_shape ----------------------------------------------------------------------------------
-
-
 def test_eval_shape_computes_nothing():
     huge = ft.ShapeDtypeStruct((1 << 20, 1 << 20), "float32")
     assert ft.eval_shape(lambda x: fnp.sum(x @ x, 0), huge).shape == (1 << 20,)
-
-
-# --- misuse ---------------------------------------------------------------------------------------
 
 
 def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():

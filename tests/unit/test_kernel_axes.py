@@ -38,13 +38,6 @@ def test_rows_have_another_axis():
     assert not axes(repeated(lambda i, x: jnp.sin(x) * 2), np.ones(kernel_axes.LONG + 1, "float32"))
 
 
-def test_most_of_a_longer_row_has_none():
-    long = np.ones((2, kernel_axes.LONG + 1), "float32")
-    for n, has_axis in ((N, True), (kernel_axes.LONG, False)):
-        text = kernel(repeated(lambda i, x, n=n: x.at[:, :n].set(jnp.sin(x[:, 1 : n + 1]))), long)
-        assert (f"f32[2,{n},1]" in text) == has_axis
-
-
 WORK = functions(LOOPS, "rows with another axis", "", globals())
 
 

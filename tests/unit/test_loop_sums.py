@@ -125,9 +125,6 @@ def test_memory_is_not_spent():
     assert accumulated(short) is not short
 
 
-# --- what is written to be summed -----------------------------------------------------------------
-
-
 def stacked(read: str, result: str) -> str:
     return f"""program (x: f32[6,4,3]) {{
   y: f32[6,4,3] = scan[length=6, consts=0, carry=0] x {{

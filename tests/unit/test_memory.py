@@ -153,8 +153,6 @@ def test_large_repeated_arrays_do_not_wait_for_the_way_back(monkeypatch):
     assert ours < before
 
 
-# --- what is met once -----------------------------------------------------------------------------
-
 ONCE = cases("functrans")
 # so many steps in the default run: a step of the first kind takes fractions of a millisecond
 STEPS = {PLAIN: 20, COMPILED: 8}

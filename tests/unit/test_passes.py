@@ -20,8 +20,6 @@ from tests.unit.rewriting import ALONE, X
 
 pytestmark = pytest.mark.smoke
 
-# --- fold -----------------------------------------------------------------------------------------
-
 
 def test_arrays_without_elements_are_known():
     """Given, computed, carried: no loop keeps one, and sums of nothing are 0."""
@@ -50,9 +48,6 @@ def test_a_window_as_large_as_the_array_replaces_it(change):
     assert_close(ft.jit(f)(x, y), getattr(x.at[:, :], change)(y))
 
 
-# --- common subexpressions ------------------------------------------------------------------------
-
-
 def test_what_a_checkpoint_computes_again_stays():
     def loss(x):
         f = ft.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
@@ -62,9 +57,6 @@ def test_what_a_checkpoint_computes_again_stays():
     sines = [e for p in with_nested(program) for e in p.equations if e.primitive is sin]
     made = ft.passes.optimize(program, ("default",))
     assert len([e for p in with_nested(made) for e in p.equations if e.primitive is sin]) == len(sines)
-
-
-# --- calls ----------------------------------------------------------------------------------------
 
 
 def test_calls_of_short_programs_and_single_calls_are_replaced():
@@ -94,9 +86,6 @@ def test_programs_that_share_equations_are_each_put_in_place_of_their_call():
     assert not [e for e in made.equations if e.primitive.holds_programs]
     wanted = np.sin([1.0, 2.0]) * np.cos([1.0, 2.0])
     np.testing.assert_allclose(ft.interpret(made, 1.0, 2.0), wanted, rtol=1e-6)
-
-
-# --- nested programs ------------------------------------------------------------------------------
 
 
 def nest(depth: int, inner: Program) -> Program:
@@ -144,9 +133,6 @@ def test_long_programs_take_linear_time(name):
     assert len(made.equations) <= 8_000
 
 
-# --- sources --------------------------------------------------------------------------------------
-
-
 def test_rewritten_equations_keep_the_users_line_and_say_what_they_were():
     program = ft.make_ir(lambda x: -(x * 3.0))(np.ones(3, np.float32))
     made = ft.passes.simplify(program)
@@ -155,9 +141,6 @@ def test_rewritten_equations_keep_the_users_line_and_say_what_they_were():
     assert e.origin is not None
     assert (e.origin.how, e.origin.equation) == ("simplify of", program.equations[1])
     assert "simplify of neg" in show(made, sources=True)
-
-
-# --- the pipeline ---------------------------------------------------------------------------------
 
 
 def test_jit_takes_the_passes_that_it_is_to_run():
@@ -193,9 +176,6 @@ def test_functions_that_share_a_program_share_no_options(order):
     fresh = {w: shown(w, ft.ir.parse(ft.ir.show(program), program.values)) for w in order}
     assert len({*fresh.values()}) == 3
     assert {which: shown(which, program) for which in order} == fresh
-
-
-# --- explain --------------------------------------------------------------------------------------
 
 
 def test_explain_tells_what_was_joined():

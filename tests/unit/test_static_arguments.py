@@ -126,15 +126,9 @@ def test_equal_values_that_are_not_the_same(kind: str):
     each([(inside, i % 2 == 1) for i, inside in enumerate(INSIDE)], check)
 
 
-# --- every way to give them -----------------------------------------------------------------------
-
-
 def test_positions_from_the_end_of_any_number():
     f = ft.jit(lambda *args: X * number(*args[1:]), static_argnums=-1)
     assert [float(f(X, 1)), float(f(X, 2))] == [number(1), number(2)]
-
-
-# --- donation among static arguments --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("donated", [{"donate_argnums": (0, 3)}, {"donate_argnames": ["a", "c"]}])

@@ -99,6 +99,7 @@ program (a: f32[3]) with (b: f32[3] = [1.5, nan, -0.0], c: f32[9] = @1) {
 }"""
     )
     round_trip(program)
+    assert [*parse("program () with (a: ~f32[] = 2.5) { return a }").values] == [2.5]
     with pytest.raises(errors.ParseError, match=r"line 1, column 69: @1 .*program\.values"):
         parse(show(program))
     with pytest.raises(errors.ParseError, match=r"must be f32\[9\], got float32\[3\]"):

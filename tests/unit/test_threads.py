@@ -62,9 +62,6 @@ def test_a_tracer_of_another_thread_is_refused():
     np.testing.assert_allclose(ft.grad(lambda x: total(f(x)))(X), -np.sin(X), rtol=1e-6)
 
 
-# --- exceptions -----------------------------------------------------------------------------------
-
-
 class Stop(Exception):
     pass
 

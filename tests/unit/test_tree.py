@@ -1,7 +1,6 @@
 """The functions of pytrees: JAX's results where trees fit, our errors where they do not, and the
 user's own errors as they are."""
 
-import inspect
 import operator
 import random
 import traceback
@@ -80,16 +79,6 @@ def test_where_trees_fit_the_results_are_those_of_jax(x):
         for name in ("flatten_one_level", "flatten_one_level_with_keys"):
             (parts, data), (wanted, of_jax) = getattr(mine, name)(x), getattr(theirs, name)(x)
             assert (list(parts), data) == (list(wanted), of_jax)
-
-
-def test_both_modules_have_the_same_functions():
-    ours = [n for n in vars(ft.tree) if inspect.isfunction(vars(ft.tree)[n]) and n[0] != "_"]
-    for name in set(ours) - {"static"}:
-        assert getattr(ft.tree, name) is getattr(ft.tree_util, f"tree_{name}")
-    for mine, theirs in ((ft.tree, jax.tree), (ft.tree_util, jax.tree_util)):
-        names = [[n for n in dir(module) if n[0].isalpha()] for module in (mine, theirs)]
-        assert names[0] == names[1]
-    assert ft.tree_util.Partial is jax.tree_util.Partial
 
 
 # --- where trees differ ---------------------------------------------------------------------------

@@ -30,9 +30,6 @@ def with_show(show: Show, word: str, value: Any) -> Any:
     return value
 
 
-# --- what holds callbacks -------------------------------------------------------------------------
-
-
 def called(show: Show) -> Function:
     return ft.jit(lambda x: with_show(show, "call", x) * 2)
 
@@ -70,8 +67,6 @@ def in_calls_steps_and_branches(show: Show) -> Function:
 
 HOLDERS = functions(TABLES / "effects.txt", "holders", "show", globals())
 
-
-# --- who reads what they give ---------------------------------------------------------------------
 
 READERS = functions(TABLES / "effects.txt", "readers", "f", globals())
 ROWS = list(itertools.product(HOLDERS, READERS))
