@@ -57,7 +57,7 @@ def fold(program: Program) -> Program:
         if found is None:
             equations.append(e)
         else:
-            known[e.outputs[0]] = found
+            known.update([(v, Literal(found.value, v.type)) for v in e.outputs])
             notes.append((e.primitive.name, (e,)))
     if not known:
         return program
@@ -88,6 +88,11 @@ def _elementwise(e: Equation) -> Literal | None:
 def _moved(e: Equation) -> Literal:
     """Fold an operation that only changes the shape."""
     return Literal(e.inputs[0].value, e.outputs[0].type)
+
+
+def _count(e: Equation) -> Literal | None:
+    """Fold a count of one."""
+    return literal(0, e.outputs[0].type) if e.params["shape"][e.params["dimension"]] == 1 else None
 
 
 def _joined(e: Equation) -> Literal | None:
@@ -148,9 +153,13 @@ _RULES: dict[Any, Any] = {
         _elementwise,
     ),
     **dict.fromkeys(
-        [shape.broadcast_in_dim, shape.reshape, shape.squeeze, shape.transpose, shape.rev, shape.slice_],
+        [
+            *[shape.broadcast_in_dim, shape.reshape, shape.squeeze, shape.transpose, shape.rev, shape.slice_],
+            joining.split,
+        ],
         _moved,
     ),
+    joining.iota: _count,
     joining.concatenate: _joined,
     joining.pad: _joined,
     reduction.reduce_sum: _sum,

@@ -179,6 +179,10 @@ def _slice_of_slice(w: Rewriter, inner: Equation, shape: Any, start: Any, stride
     return moved(w, slice_, inner.inputs[0], start=begin, limit=tuple(end), strides=by)
 
 
+def _split(w: Rewriter, e: Equation) -> Any:
+    return e.inputs if len(e.outputs) == 1 else split_of_joined(w, e)
+
+
 def _concatenate(w: Rewriter, e: Equation) -> Any:
     axis = e.params["dimension"]
     kept = [x for x in e.inputs if x.type.shape[axis]]
@@ -244,7 +248,7 @@ RULES: dict[Any, Any] = {
     broadcast_in_dim: _broadcast,
     slice_: _slice,
     concatenate: _concatenate,
-    split: split_of_joined,
+    split: _split,
     lt: _lt,
     gather: _gather,
     **dict.fromkeys(SCATTERS, _scatter),

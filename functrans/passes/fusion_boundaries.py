@@ -379,9 +379,11 @@ def _reads(program: Program) -> Counter[Any]:
         if isinstance(e.primitive, Structural):
             read[e.inputs[0]] += sum([read[v] for v in e.outputs])
             continue
+        fused = _operations(e) is not None
         by_element = isinstance(e.primitive, Elementwise) or e.primitive in _BY_ELEMENT
         for v in e.inputs:
-            read[v] += (e.outputs[0] if by_element else v).type.size
+            n = (e.outputs[0] if by_element else v).type.size
+            read[v] += min(n, read[e.outputs[0]]) if fused else n
     return read
 
 

@@ -28,10 +28,12 @@ from functrans.primitives.control_flow.predictive_commoning import commoned
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.dependence import is_pure
+from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import Structural
 
 HOW = "loops of"
+_SMALL_CONSTANT = 64  # elements
 
 
 @nested_pass
@@ -212,12 +214,15 @@ def _simplified(
     outputs = renamed_all(outputs, known)
     rest = prune([renamed(b, known) for b in equations], outputs)
     names: dict[Any, Any] = {v: x for v, x in consts if v not in known and x.type is v.type}
-    fixed, invariant = set(names), []
+    fixed, invariant, small = set(names), [], set[Any]()
     for b in rest:
-        if fixed.issuperset([v for v in b.inputs if v.__class__ is Var]) and may_leave(b):
+        read = [v for v in b.inputs if v.__class__ is Var]
+        if fixed.issuperset(read) and may_leave(b):
             invariant.append(b)
             fixed.update(b.outputs)
-    gone = dict.fromkeys([b for b in invariant if not _stays_cheap(b)])
+            if small.issuperset(read) and _is_small_constant(b):
+                small.update(b.outputs)
+    gone = dict.fromkeys([b for b in invariant if not (_stays_cheap(b) or small.issuperset(b.outputs))])
     made = [v for b in gone for v in b.outputs]
     before = _before(prune(invariant, made), names)
     rest = prune([b for b in rest if b not in gone], outputs)
@@ -228,6 +233,12 @@ def _simplified(
 
 def _may_leave_while(e: Equation) -> bool:
     return not e.primitive.holds_programs and is_pure(e)
+
+
+def _is_small_constant(e: Equation) -> bool:
+    """Return whether an equation of literals, such as a one-hot seed, is one that a kernel should know."""
+    cheap = _stays_cheap(e) or (isinstance(e.primitive, Elementwise) and e.primitive.flops <= 1)
+    return cheap and e.outputs[0].type.size <= _SMALL_CONSTANT
 
 
 def _stays_cheap(e: Equation) -> bool:

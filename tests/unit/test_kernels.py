@@ -251,7 +251,11 @@ def test_what_would_be_computed_anew_is_kept():
         z = lax.dynamic_update_slice(x, x[:4], (i % 4,))  # XLA does not know where
         return 0.01 * (jnp.roll(y, 1) + y[::-1] + jnp.roll(z, 1) + z[::-1])
 
-    vectors = {often: 2, rarely: 0, from_what_is_kept: 1, in_part: 1}
+    def diagonal(i: Any, x: Any) -> Any:
+        y = jnp.sin(x[:, None] * x)
+        return 0.01 * jnp.diagonal(y + y.T)
+
+    vectors = {often: 2, rarely: 0, from_what_is_kept: 1, in_part: 1, diagonal: 0}
     for step, kept in (*vectors.items(), (lambda i, x: often(i, x[None])[0], 0)):
         f, arg = repeated(step), x if step in vectors else x[0]
         program = ft.passes.kernels.kernels(ft.passes.explain(f)(arg).after)
