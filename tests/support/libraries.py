@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tests.matrix import test_numpy
@@ -107,3 +108,18 @@ def function_of(row: str, root: str, names: list[str] | None = None) -> Callable
 
 def differs_on_purpose(row: str, how: str) -> bool:
     return any(re.search(pattern, f"{row} {how}") for pattern, _ in DELIBERATE)
+
+
+def cast(x: Any, dtype: str) -> np.ndarray:
+    """The numbers of x at a dtype, as far as it has them."""
+    x, to = np.asarray(x), jnp.dtype(dtype)
+    if jnp.issubdtype(to, np.complexfloating):
+        real = jnp.issubdtype(x.dtype, np.floating)
+        return (x + 1j * np.flip(x) if real else x).astype(to)
+    x = np.real(x)
+    if dtype == "bool":
+        return x > 0
+    if jnp.issubdtype(to, np.integer):
+        x = np.nan_to_num(x.astype(np.float64), posinf=9, neginf=-9)
+        x = np.abs(x) if jnp.issubdtype(to, np.unsignedinteger) else x
+    return x.astype(to)

@@ -1,9 +1,4 @@
-"""What the rows of the tables give: each function with each of its parameters, beside JAX.
-
-A row is an expression of library_expressions.txt or of the tables of functrans.numpy;
-test_every_dtype.py evaluates it. Here: no parameter is left out, and a number in a row may be
-traced wherever JAX takes it traced.
-"""
+"""Each parameter of our functions is given in a row of the tables, which test_every_dtype.py evaluates."""
 
 import ast
 import importlib

@@ -108,26 +108,6 @@ def test_an_input_that_stays_keeps_its_name():
     assert names(program.replace(inputs=program.inputs[::-1])) == ["c", "b", "a['x']"]
 
 
-def test_what_is_made_of_a_nested_program_has_its_names():
-    @ft.jit
-    def layer(params: Any, x: Any) -> Any:
-        return jnp.sin(x) * params["w"]
-
-    params = {"w": normal(3)}
-
-    def whole(params: Any, x: Any) -> Any:
-        return jnp.sum(layer(params, x))
-
-    for f, more in (
-        (ft.grad(whole, (0, 1)), []),
-        (lambda p, x: ft.jvp(layer, (p, x), (p, x)), ["", ""]),
-        (lambda p, x: ft.vmap(layer, (None, 0))(p, x[None]), []),
-    ):
-        program = ft.make_ir(f)(params, normal(3))
-        first = next(e for e in program.equations if e.primitive.name == "jit")
-        assert names(first.params["program"]) == ["params['w']", "x", *more]
-
-
 def test_names_are_worked_out_when_asked_for_and_keep_no_function_alive():
     def f(x: Any) -> Any:
         return x["w"] * 2

@@ -69,31 +69,6 @@ def test_long_programs_by_lines():
     assert sorted(both) == ["backward", "forward"]
 
 
-def deep(params: Any, x: Any) -> Any:
-    return x @ params["encoder"]["layers"][0]["attention"]["w"] + params["b"]
-
-
-def test_inputs_are_named_by_their_paths():
-    w = np.ones((3, 2), np.float32)
-    params = {"encoder": {"layers": [{"attention": {"w": w}}]}, "b": w[0], "unused": w}
-    program = ft.jit(deep).program(params, np.ones((4, 3), np.float32))
-    inputs = [n for n in of_equations(program)["nodes"] if n["kind"] == "input"]
-    whole = "params['encoder']['layers'][0]['attention']['w']"
-    assert [(n["label"], n["below"]) for n in inputs] == [
-        ("params['b']", "a: f32[2]"),
-        ("…" + whole[-33:], "b: f32[3,2]"),
-        ("x", "d: f32[4,3]"),
-    ]
-    assert inputs[1]["about"] == f"input {whole}"
-    together = next(n for n in of_lines(program)["nodes"] if n["kind"] == "input")
-    assert together["about"].splitlines()[1:] == [
-        "params['b']: f32[2]",
-        f"{whole}: f32[3,2]",
-        "params['unused']: f32[3,2]",
-        "x: f32[4,3]",
-    ]
-
-
 @pytest.fixture
 def engine() -> None:
     pytest.importorskip("py_mini_racer", reason="an SVG is laid out by the extra functrans[draw]")

@@ -156,26 +156,6 @@ def test_static_data_and_named_parts_are_told_apart():
     assert max(len(line) for line in str(told.value).split("\n")) < 180
 
 
-UNSORTED = {1: 1.0, "a": 2.0}
-
-
-CALLS = {
-    "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
-    "jit by name": lambda: ft.jit(lambda x: x)(x=UNSORTED),
-    "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_a_call_of_a_jitted_function_raises_jaxs_own_error(name, monkeypatch):
-    """JAX's C++ flattens the arguments before any Python of ours runs."""
-    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
-    with pytest.raises(ValueError, match="sorting pytree dictionary keys") as found:
-        CALLS[name]()
-    assert "'<' not supported between instances of 'str' and 'int'" in str(found.value.__cause__)
-    assert {frame.path.name for frame in found.traceback} == {"test_tree.py"}
-
-
 # --- errors of the user's own ---------------------------------------------------------------------
 
 
