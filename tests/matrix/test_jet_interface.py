@@ -115,4 +115,4 @@ def test_a_custom_vmap_rule_is_obeyed_behind_the_series_and_values_are_seen():
     x = np.full(2, 0.7, np.float32)
     _, terms = ft.vmap(lambda x: jet(f, (x,), ((1.0, None),)))(x)
     assert_close(terms, [10 * np.cos(x), -10 * np.sin(x)])
-    assert jet(lambda x: x * x if x > 0 else x, (2.0,), ((1.0, None),)) == (4.0, [4.0, 2.0])
+    assert jet(lambda x: x * x if float(x) > 0 else x, (2.0,), ((1.0, None),)) == (4.0, [4.0, 2.0])

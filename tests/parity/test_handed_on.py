@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import functrans as ft
+import functrans.experimental.checkify as checkify  # noqa: F401  (read by the table)
 import functrans.numpy as fnp
 from functrans.experimental import ode
 from tests.support.tables import TABLES, functions

@@ -396,6 +396,13 @@ def test_ends_and_tracebacks(tmp_path, words):
     assert ours.returncode == {"error": 1, "stop": -signal.SIGINT}[words[0]]
 
 
+def test_scripts_that_are_not_there(tmp_path):
+    missing = python("missing.py", cwd=tmp_path)
+    assert missing.returncode == 2
+    assert "can't open file 'missing.py'" in missing.stderr
+    assert "expected a script" in python(cwd=tmp_path).stderr
+
+
 @pytest.mark.sweep
 def test_modules_and_pytest(tmp_path):
     written(

@@ -41,7 +41,7 @@ def an_ordered_nested_jit(L, np, log):
     def f(x):
         L.debug.print("before {}", x, ordered=True)
         y = inner(x) * inner(x + 1)
-        L.debug.print("after {}", x, ordered=True)
+        L.debug.print(ordered=True)("after {y}", y=x)
         return y
 
     return f
