@@ -285,9 +285,6 @@ def test_the_reference_in_float64_keeps_what_speaks_of_bits():
     assert cast.dtype == np.float64
 
 
-# --- reports --------------------------------------------------------------------------------------
-
-
 def test_saved_reports(tmp_path, wrong_sin):
     report = ft.compare(lambda x: jnp.sum(wrong_sin(x) * jnp.exp(x)), compiled=False)(X)
     report.save(tmp_path / "x.json")
