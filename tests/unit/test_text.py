@@ -303,6 +303,7 @@ def test_numbers_that_differ():
     assert equal(one("nan:f32[]"), one("nan:f32[]"))
     assert not equal(one("0.0:f32[]"), one("-0.0:f32[]"))
     assert not equal(one("1.0-0.0j:c64[]"), one("1.0+0.0j:c64[]"))
+    assert repr(round_trip(one("1.0-0.0j:c64[]")).outputs[0].value) == repr(complex(1, -0.0))
     assert equal(one("0.1:f32[]"), Program((), (), (Literal(0.1, ArrayType((), "float32")),)))
     for x, same in ((np.float32([np.nan, 0]), True), (np.float32([np.nan, -0.0]), False)):
         v, w = Var(ArrayType((2,), "float32")), Var(ArrayType((2,), "float32"))
