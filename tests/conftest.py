@@ -8,8 +8,6 @@ sweeps in `.ci/run`, but for the threads that compile a program. What is compile
 makes one for each, of all its dialects, in a third of such a run's time.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import platform

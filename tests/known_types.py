@@ -5,8 +5,6 @@ whose Python runs it, and the package that is imported there: the one beside thi
 none is, the installed one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -10,8 +10,6 @@ what is tested, and the sdist holds all that its tests need. The files are left 
 extra `release`.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

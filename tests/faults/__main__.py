@@ -10,8 +10,6 @@ in `caught.md` and is run first, so that a second round takes minutes; `--fresh`
 `--write` writes `caught.md` anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -121,9 +119,6 @@ def _first_failure(copy: Path, which: list[str], limit: float) -> Outcome:
         return None
     failed = FAILED.search(said)
     return failed.group(1) if failed else f"(pytest ended with {child.returncode}) {said[-300:]}"
-
-
-# --- the record -----------------------------------------------------------------------------------
 
 
 def _recorded(marker: str) -> dict[str, Outcome]:

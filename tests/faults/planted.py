@@ -10,8 +10,6 @@ A fault is a name, a sentence that says what is wrong, a file, the lines that ar
     +    return y, x
 """
 
-from __future__ import annotations
-
 import ast
 from dataclasses import dataclass
 from pathlib import Path

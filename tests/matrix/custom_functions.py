@@ -1,12 +1,11 @@
 """Functions with rules of their own, and the transformations they are tried under."""
 
-from __future__ import annotations
-
 import itertools
 
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
+import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
@@ -79,9 +78,6 @@ def both(make, *args, transform=lambda m, f: m.grad(f)):
     return ours
 
 
-# --- custom_jvp -----------------------------------------------------------------------------------
-
-
 WAYS = {
     "grad": lambda m, f: m.grad(f),
     "jit of grad": lambda m, f: m.jit(m.grad(f)),
@@ -91,3 +87,17 @@ WAYS = {
         lambda x: m.grad(lambda x: m.vmap(f)(x * np.ones(3, np.float32)).sum())(x)
     ),
 }
+
+
+def as_in_jax(*args, ways=WAYS):
+    """A test of a maker: what it makes of us gives what it makes of JAX gives, in each of the ways."""
+
+    def test(make):
+        @pytest.mark.parametrize("how", ways)
+        def run(how):
+            both(make, *args, transform=WAYS[how])
+
+        run.__doc__ = make.__doc__
+        return run
+
+    return test

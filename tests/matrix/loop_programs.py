@@ -6,8 +6,6 @@ zero, what nobody reads), loops in loops and branches. What is made of the loop 
 derivatives, batches, checkpoints, calls.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Rows of the primitive table as functions, and how those of a primitive are compiled together."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,9 +96,6 @@ def interpreted(program: Program, args: Sequence[Any]) -> list[Any]:
     return ft.interpret(program, *args)
 
 
-# --- values ---------------------------------------------------------------------------------------
-
-
 Results = tuple[list[Any], list[Any]]  # of functrans, of JAX
 
 
@@ -136,9 +131,6 @@ SOME_DTYPES = [
     for dtype in one_of_each_kind(case)
     if not f"{case}-{dtype}".startswith(NOT_QUICK)
 ]
-
-
-# --- derivatives ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 """One function by functrans and by JAX, and whether their results are the same."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -47,9 +45,6 @@ def check(build: Callable[[Any, Any], Any], *args: Any, eager: bool = True, tole
     assert_close(interpreted, jax.tree_util.tree_leaves(theirs), tolerance)
 
 
-# --- pytrees --------------------------------------------------------------------------------------
-
-
 @jax.tree_util.register_pytree_node_class
 class Pair:
     """A registered class with static data."""
@@ -61,7 +56,7 @@ class Pair:
         return (self.first, self.second), self.name
 
     @classmethod
-    def tree_unflatten(cls, name: str, children: Any) -> Pair:
+    def tree_unflatten(cls, name: str, children: Any) -> Any:
         return cls(*children, name)
 
 
@@ -95,8 +90,6 @@ ROWS = {
     for row in rows(TABLE, "arguments and results")
 }
 
-
-# --- perturbation confusion and closures ----------------------------------------------------------
 
 # Derivatives with respect to y of functions that give x alone, or x beside something of y.
 _INNER: dict[str, Callable[..., Any]] = {
@@ -132,9 +125,6 @@ CLOSURES: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
         for outer in _OUTER
     },
 }
-
-
-# --- Python that looks at values ------------------------------------------------------------------
 
 
 def newton(L: Any, np: Any) -> Callable[[Any], Any]:

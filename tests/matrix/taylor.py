@@ -1,7 +1,5 @@
 """What the tests of Taylor mode share."""
 
-from __future__ import annotations
-
 import math
 import types
 from collections.abc import Callable, Sequence
@@ -37,8 +35,6 @@ def nested(f: Callable[..., Any], x: Sequence[Any], series: Sequence[Any], libra
         at = derivative(at)
     return found
 
-
-# --- functions ------------------------------------------------------------------------------------
 
 OURS = types.SimpleNamespace(ft=ft, np=jnp, lax=functrans.lax, nn=functrans.nn)
 JAX = types.SimpleNamespace(ft=jax, np=jax.numpy, lax=jax.lax, nn=jax.nn)

@@ -1,7 +1,5 @@
 """Custom derivative rules against JAX's, on the same functions."""
 
-from __future__ import annotations
-
 import functools
 
 import jax
@@ -11,7 +9,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from tests.matrix.custom_functions import OURS, PAIRS, THEIRS, WAYS, X, Y, both, composed, functions
+from tests.matrix.custom_functions import OURS, PAIRS, THEIRS, X, Y, as_in_jax, both, composed, functions
 from tests.support.closeness import assert_close
 from tests.support.versions import NEWEST
 
@@ -33,33 +31,27 @@ def test_pairs(kind, names):
     np.testing.assert_allclose(found, wanted(names), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_defjvps(how):
-    def make(m, np_):
-        @m.custom_jvp
-        def f(x, y):
-            return np_.sin(x) * y
+@as_in_jax(0.7)
+def test_defjvps(m, np_):
+    @m.custom_jvp
+    def f(x, y):
+        return np_.sin(x) * y
 
-        f.defjvps(lambda dx, out, x, y: 3.0 * dx * out, None)
-        return lambda x: f(x, x)
-
-    both(make, 0.7, transform=WAYS[how])
+    f.defjvps(lambda dx, out, x, y: 3.0 * dx * out, None)
+    return lambda x: f(x, x)
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_nondiff_argnums_of_custom_jvp(how):
-    def make(m, np_):
-        @functools.partial(m.custom_jvp, nondiff_argnums=(0, 2))
-        def app(f, x, n):
-            return f(x) * n
+@as_in_jax(0.7)
+def test_nondiff_argnums_of_custom_jvp(m, np_):
+    @functools.partial(m.custom_jvp, nondiff_argnums=(0, 2))
+    def app(f, x, n):
+        return f(x) * n
 
-        @app.defjvp
-        def _(f, n, primals, tangents):
-            return app(f, primals[0], n), 2.0 * n * f(tangents[0])
+    @app.defjvp
+    def _(f, n, primals, tangents):
+        return app(f, primals[0], n), 2.0 * n * f(tangents[0])
 
-        return lambda x: app(lambda y: 3.0 * y, x, 5)
-
-    both(make, 0.7, transform=WAYS[how])
+    return lambda x: app(lambda y: 3.0 * y, x, 5)
 
 
 def test_traced_nondiff_arguments_in_a_program():
@@ -75,68 +67,60 @@ def test_traced_nondiff_arguments_in_a_program():
     assert found == 30.0
 
 
-def test_nondiff_argnames():
-    def make(m, np_):
-        @functools.partial(m.custom_jvp, nondiff_argnames=("n", "ignored"))
-        def f(x, n):
-            return x**n
+@as_in_jax(1.5, ways=["grad"])
+def test_nondiff_argnames(m, np_):
+    @functools.partial(m.custom_jvp, nondiff_argnames=("n", "ignored"))
+    def f(x, n):
+        return x**n
 
-        f.defjvp(lambda n, p, t: (f(*p, n), 7.0 * n * t[0]))
+    f.defjvp(lambda n, p, t: (f(*p, n), 7.0 * n * t[0]))
 
-        @functools.partial(m.custom_vjp, nondiff_argnames=["n", "ignored"])
-        def g(x, n):
-            return x**n
+    @functools.partial(m.custom_vjp, nondiff_argnames=["n", "ignored"])
+    def g(x, n):
+        return x**n
 
-        g.defvjp(lambda x, n: (g(x, n), x), lambda n, x, ct: (5.0 * n * ct,))
-        return lambda x: f(x, n=2) + g(x, 3)
-
-    both(make, 1.5)
+    g.defvjp(lambda x, n: (g(x, n), x), lambda n, x, ct: (5.0 * n * ct,))
+    return lambda x: f(x, n=2) + g(x, 3)
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_pytrees_through_custom_jvp(how):
-    def make(m, np_):
-        @m.custom_jvp
-        def f(tree, n):
-            return {"a": tree["x"] * tree["y"][0], "n": n, "c": (tree["x"],)}
+@as_in_jax(0.7)
+def test_pytrees_through_custom_jvp(m, np_):
+    @m.custom_jvp
+    def f(tree, n):
+        return {"a": tree["x"] * tree["y"][0], "n": n, "c": (tree["x"],)}
 
-        @f.defjvp
-        def _(primals, tangents):
-            tree, n = primals
-            dtree, dn = tangents
-            out = f(tree, n)
-            assert dn.dtype == jax.dtypes.float0
-            tangent = {"a": 2.0 * dtree["x"] + dtree["y"][0], "n": dn, "c": (dtree["x"],)}
-            return out, tangent
+    @f.defjvp
+    def _(primals, tangents):
+        tree, n = primals
+        dtree, dn = tangents
+        out = f(tree, n)
+        assert dn.dtype == jax.dtypes.float0
+        tangent = {"a": 2.0 * dtree["x"] + dtree["y"][0], "n": dn, "c": (dtree["x"],)}
+        return out, tangent
 
-        def call(x):
-            out = f({"x": x, "y": [x * 2.0]}, 3)
-            return out["a"] + out["c"][0] * out["n"]
+    def call(x):
+        out = f({"x": x, "y": [x * 2.0]}, 3)
+        return out["a"] + out["c"][0] * out["n"]
 
-        return call
-
-    both(make, 0.7, transform=WAYS[how])
+    return call
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_symbolic_zeros_of_custom_jvp(how):
-    def make(m, np_):
-        zero = m.custom_derivatives.SymbolicZero
+@as_in_jax(0.7)
+def test_symbolic_zeros_of_custom_jvp(m, np_):
+    zero = m.custom_derivatives.SymbolicZero
 
-        @m.custom_jvp
-        def f(x, y):
-            return x * y
+    @m.custom_jvp
+    def f(x, y):
+        return x * y
 
-        def rule(primals, tangents):
-            (x, y), (dx, dy) = primals, tangents
-            assert [type(d) is zero for d in tangents] == [False, True]
-            assert dy.shape == y.shape
-            return f(x, y), 5.0 * dx * y
+    def rule(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        assert [type(d) is zero for d in tangents] == [False, True]
+        assert dy.shape == y.shape
+        return f(x, y), 5.0 * dx * y
 
-        f.defjvp(rule, symbolic_zeros=True)
-        return lambda x: f(x, np_.float32(3.0))
-
-    both(make, 0.7, transform=WAYS[how])
+    f.defjvp(rule, symbolic_zeros=True)
+    return lambda x: f(x, np_.float32(3.0))
 
 
 def test_a_rule_may_return_a_symbolic_zero():
@@ -174,35 +158,6 @@ def test_un_jitted_rules_see_values():
     assert ft.grad(ft.grad(lambda x: f(x) ** 3))(-2.0) == 12.0
     assert ft.grad(g)(-2.0) == -1.0
     assert -2.0 in seen
-
-
-def test_a_rule_that_calls_jitted_and_differentiated_functions():
-    def make(m, np_):
-        inner = m.jit(lambda x: np_.sin(x) * x)
-
-        @m.custom_jvp
-        def f(x):
-            return inner(x)
-
-        @f.defjvp
-        @m.jit
-        def _(primals, tangents):
-            y, dy = m.jvp(inner, primals, tangents)
-            return y, 2.0 * y * dy + m.grad(inner)(primals[0]) * tangents[0]
-
-        return f
-
-    for how in WAYS.values():
-        both(make, 0.7, transform=how)
-
-
-def test_linear_transpose_of_a_custom_function():
-    def make(m, np_):
-        f = m.custom_jvp(lambda x: 2 * x)
-        f.defjvp(lambda p, t: (f(*p), 5 * t[0]))
-        return f
-
-    both(make, X, transform=lambda m, f: lambda ct: m.linear_transpose(f, X)(ct))
 
 
 def test_a_rule_may_be_the_function_applied_to_the_tangent():
@@ -260,3 +215,12 @@ def test_a_cotangent_that_the_examples_of_a_vmap_share_counts_once(custom_vjp, j
         by_x, by_y = jit(ft.grad(lambda x, ys, b=batched: sum(o.sum() for o in b(x, ys)), (0, 1)))(5.0, ys)
         np.testing.assert_array_equal(by_x, 12)
         np.testing.assert_array_equal(by_y, [5, 5, 5])
+
+
+def test_linear_transpose_of_a_custom_function():
+    def make(m, np_):
+        f = m.custom_jvp(lambda x: 2 * x)
+        f.defjvp(lambda p, t: (f(*p), 5 * t[0]))
+        return f
+
+    both(make, X, transform=lambda m, f: m.linear_transpose(f, X))

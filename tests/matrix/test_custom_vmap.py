@@ -1,7 +1,5 @@
 """custom_vmap, rules in control flow and as programs, and their misuse, against JAX's."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
@@ -9,13 +7,8 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans.backends.xla import run_program
-from functrans.primitives.calls.captured import closed
-from functrans.transforms.jvp import jvp_program
-from tests.matrix.custom_functions import OURS, THEIRS, WAYS, X, Y, both, composed, functions
+from tests.matrix.custom_functions import OURS, THEIRS, X, Y, both, composed, functions
 from tests.support.matrices import spread
-
-# --- custom_vmap ----------------------------------------------------------------------------------
 
 
 def batched_twice(m, np_):
@@ -108,9 +101,6 @@ def test_custom_vjp_of_a_custom_vmap():
     both(make, X, Y, transform=lambda m, f: lambda *a: m.grad(lambda *b: m.vmap(f)(*b).sum())(*a))
 
 
-# --- control flow ---------------------------------------------------------------------------------
-
-
 BODIES = {
     "scan": lambda lax, f: lambda x, y: lax.scan(lambda c, _: (f(c, y), f(y, c)), x, None, length=3),
     "cond": lambda lax, f: lambda x, y: lax.cond(x.sum() > 0, lambda a: f(a, y), lambda a: a * 2, x),
@@ -137,63 +127,10 @@ def test_bodies(kind, body, names):
     np.testing.assert_allclose(found, wanted, rtol=5e-5, atol=1e-5)
 
 
-def test_a_rule_that_differentiates_control_flow():
-    def make(m, np_):
-        def step(x):
-            c = m.lax.scan(lambda c, _: (np_.tanh(c) * x, None), x, None, length=3)[0]
-            return m.lax.cond(x > 0, lambda a: np_.sin(a), lambda a: a * 2, c)
-
-        @m.custom_jvp
-        def f(x):
-            return step(x)
-
-        @f.defjvp
-        def _(primals, tangents):
-            y, dy = m.jvp(step, primals, tangents)
-            return y, 2.0 * dy + y * tangents[0]
-
-        return f
-
-    for how in ("grad", "jit of grad", "grad of jit", "jvp"):
-        both(make, np.float32(0.7), transform=WAYS[how])
-
-
-# --- programs -------------------------------------------------------------------------------------
-
-
 def test_a_custom_function_that_nobody_needs_is_dead_code():
     f = functions(ft, jnp)["custom_vjp"]
     program = ft.jit(lambda x, y: (f(x, y), x)[1]).program(X, Y)
     assert not program.equations
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.array([[1.0, -0.0], [2.5, np.float32(1) / 3]], np.float32),
-        np.array([True, False]),
-        np.array(2 + 3j, np.complex64),
-        np.arange(100, dtype=np.int32),
-        jnp.asarray(1.0),
-    ],
-    ids=str,
-)
-def test_arrays_written_in_programs(array):
-    array = jnp.asarray(array)
-    held = ft.make_ir(lambda: array + array)()
-    program = closed(held)
-    assert not program.constants
-    ft.ir.check(program)
-    assert program.out_types == held.out_types
-    for run in (program, closed(jvp_program(program, ())[0])):
-        np.testing.assert_array_equal(ft.interpret(run)[0], array + array)
-        compiled = jax.jit(lambda run=run: run_program(run, []))
-        np.testing.assert_array_equal(compiled()[0], array + array)
-    if array.size < 64:
-        assert ft.ir.equal(ft.ir.parse(str(program)), program)
-
-
-# --- misuse ---------------------------------------------------------------------------------------
 
 
 def test_traced_nondiff_arguments_of_custom_vjp():

@@ -6,8 +6,6 @@ program; ours is interpreted by NumPy, since what XLA makes of an operation is a
 `test_primitives.py`. `tests/sweep/test_every_dtype.py` runs each row compiled, at every dtype.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,8 +34,6 @@ def silent() -> Iterator[None]:
         warnings.simplefilter("ignore")
         yield
 
-
-# --- types ----------------------------------------------------------------------------------------
 
 # The dtypes in place of float32 (the next one where JAX refuses the first), weak, 64-bit types; and
 # the groups that have nothing of their own to show there.
@@ -104,8 +100,6 @@ def described(y: Any) -> tuple[Any, ...]:
         return (y,)
     return y.shape, str(y.dtype), y.dtype != bool and getattr(y, "weak_type", False)
 
-
-# --- values and gradients -------------------------------------------------------------------------
 
 # Groups whose programs are long: one row of so many.
 LONG = {"random": 16}

@@ -1,8 +1,6 @@
 """Random loops as kernels and plainly (tests/matrix/loop_programs.py). The sweep and the heavy run
 draw many more; one that ends the process is found by the worker that is gone."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest
@@ -27,14 +25,14 @@ def check(seed: int) -> None:
             np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * size)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed", [*range(SEEDS), *[pytest.param(s, marks=pytest.mark.sweep) for s in range(SEEDS, 40)]]
+)
 def test_random_loops(seed: int):
     check(seed)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("block", range(80))
-def test_two_thousand_random_loops(block: int):
-    for seed in range(25 * block, 25 * block + 25):
-        check(seed)
-    ft.clear_caches()
+@pytest.mark.parametrize("seed", range(40, 2000))
+def test_two_thousand_random_loops(seed: int):
+    check(seed)

@@ -5,8 +5,6 @@ The functions return what they were given, transposed or not, beside what depend
 that inside the batch axes of results are at all places, or nowhere. All is run by the reference.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -229,23 +227,3 @@ def test_axes_at_every_place(name: str):
         assert_close(outs, wanted, 1e-4)
 
     each(IN_AXES, check)
-
-
-class Held:
-    """An object that is converted to an array where one is needed."""
-
-    def __init__(self, value: Any):
-        self.value = value
-
-    def __jax_array__(self) -> Any:
-        return self.value
-
-
-def test_what_is_not_mapped_may_be_anything():
-    x, row = np.ones((2, 3), np.float32), np.arange(3, dtype=np.float32)
-    held = Held(jnp.asarray(row))
-    scaled, same = ft.vmap(lambda x, p, how: (x * p if how == "times" else x, p), (0, None, None), (0, None))(
-        x, held, "times"
-    )
-    assert_close([scaled, same], [x * row, row])
-    assert ft.vmap(lambda x, n: x[:n], (0, None))(x, 2).shape == (2, 2)

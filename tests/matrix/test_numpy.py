@@ -5,8 +5,6 @@ JAX's, on the arrays named below. Values, dtypes, weak types and shapes must be 
 group are compiled together, and what transformations make of ours is interpreted by NumPy.
 """
 
-from __future__ import annotations
-
 import functools
 import pathlib
 import re
@@ -329,20 +327,6 @@ def test_lean_traces():
     assert count(lambda x: jnp.zeros((3, 4)) + x * 2.0, (3, 4)) == 2
     assert count(lambda x: jnp.maximum(x, 0), (3, 4)) == 1
     assert count(lambda x, y: x + y, (3, 4), (4,)) == 2
-
-
-def test_isinstance_and_containers():
-    def f(x):
-        assert isinstance(x, ft_numpy.ndarray)
-        assert len(x) == 3
-        rows = list(x)
-        assert len(rows) == 3
-        return rows[0]
-
-    assert ft.jit(f)(jax_numpy.ones((3, 4))).shape == (4,)
-    assert isinstance(jax_numpy.ones(3), ft_numpy.ndarray)
-    assert not isinstance(np.ones(3), ft_numpy.ndarray)
-    assert ft.Array is ft_numpy.ndarray
 
 
 def test_values_that_are_known_while_a_gradient_is_taken():

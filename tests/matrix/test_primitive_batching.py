@@ -1,7 +1,5 @@
 """Every row of the primitive table under vmap, and the programs of each as data."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -36,8 +34,6 @@ from tests.matrix.primitive_rows import (
 )
 from tests.support.closeness import assert_close
 from tests.support.wide import each
-
-# --- batching -------------------------------------------------------------------------------------
 
 Axes = tuple[int | None, ...]
 COMPILED = 3  # of the calls that are checked on the reference: nested ones and varied axes
@@ -185,8 +181,6 @@ def test_batched_derivatives(rows: Sequence[Row]):
 
     each(rows, check)
 
-
-# --- programs as data -----------------------------------------------------------------------------
 
 Programs = list[tuple[Program, list[Any]]]  # with arguments
 

@@ -1,7 +1,5 @@
 """Every row of the primitive table that has a derivative: first and second order, batched."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ The rows of a primitive are one test: what XLA is to run of all of them is one p
 the reference interpreter, which compiles nothing.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ with odd constants only, so that a rounding error never decides which side is ta
 `pytest -m heavy` runs many more of them, with another seed each time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,50 +1,17 @@
 """The operation behind samples of gamma distributions: its bits, its derivative, its types."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from functrans import errors, random
-from functrans.primitives.base import PRIMITIVES
+from functrans import random
 from tests.support.closeness import assert_close
 
 pytestmark = pytest.mark.sweep
 
 KEY = jax.random.key(3)
-A = np.array([0.7, 1.0], np.float32)
-
-
-@pytest.mark.parametrize("log_space", [False, pytest.param(True, marks=pytest.mark.heavy)])
-def test_gradient_of_gamma_and_batches_of_keys(log_space: bool):
-    """The derivative moves a sample so that the distribution function at it stays."""
-    keys = jax.random.split(KEY, 2)
-
-    def both(library: Any, keys: Any, a: Any) -> Any:
-        def total(key: Any, a: Any) -> Any:
-            sample = library.random.loggamma if log_space else library.random.gamma
-            return sample(key, a).sum()
-
-        return library.vmap(library.value_and_grad(total, 1), (0, None))(keys, a)
-
-    found = ft.jit(lambda k, a: both(ft, k, a))(keys, A)
-    assert_close(found, jax.jit(lambda k, a: both(jax, k, a))(keys, A), 1e-5)
-
-
-def test_the_operation():
-    gamma = PRIMITIVES["random_gamma"]
-    data = jax.random.key_data(jax.random.split(KEY, 2))
-    a = np.ones((2, 3), np.float32)
-    program = ft.make_ir(lambda d, a: gamma(d, a, log_space=False))(data, a)
-    by_jax = jax.vmap(lambda d, a: jax.random.gamma(jax.random.wrap_key_data(d), a))
-    assert_close(ft.interpret(program, data, a), [by_jax(data, a)], 1e-5)
-    with pytest.raises(errors.TypeMismatch, match="must have axes for the keys"):
-        gamma(data, a[0], log_space=False)
 
 
 @pytest.mark.parametrize("log_space", [False, True])

@@ -5,8 +5,6 @@ types of all. JAX's side is one compiled program for many rows; ours is interpre
 `test_libraries.py`.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -3,8 +3,6 @@
 For `pytest -m smoke` alone; the rows of `cases/` at large are the other files'.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -6,8 +6,6 @@ ours are interpreted by NumPy. Where JAX has a finite derivative ours is the sam
 infinite one or NaN, ours may be better.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that hold Python objects, the rules of functions: text and back."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

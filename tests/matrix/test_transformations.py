@@ -1,7 +1,5 @@
 """Transformations against `jax.*` on the same functions: values, dtypes, weak types, structure."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as onp

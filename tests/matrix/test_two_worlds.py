@@ -1,8 +1,6 @@
 """Random programs of both worlds: operations and transformations of JAX and of ours, nested in any
 order, beside the same program of JAX alone."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
@@ -137,27 +135,13 @@ def program(seed: int, *libraries: Any) -> Function:
     return library.vmap(f) if transform == "vmap" else f
 
 
-def check(seed: int) -> None:
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "seed", [*range(20), *[pytest.param(s, marks=pytest.mark.sweep) for s in range(20, 60)]]
+)
+def test_random_programs_of_two_worlds(seed):
     """At once, and the recorded program by the reference."""
     expected, f = program(seed, jax, jax)(X), program(seed, ft, jax)
     assert_close(f(X), expected, 2e-4, f"seed {seed}")
     recorded = ft.ir.check(ft.make_ir(f)(X))
     assert_close(ft.interpret(recorded, X), [expected], 2e-4, f"seed {seed}")
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("seed", range(20))
-def test_random_programs_of_two_worlds(seed):
-    check(seed)
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("seed", range(20, 60))
-def test_more_random_programs_of_two_worlds(seed):
-    check(seed)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("seed", range(60, 1000))
-def test_many_random_programs_of_two_worlds(seed):
-    check(seed)

@@ -5,8 +5,6 @@ raises, and which words the message must hold: what was given, what was expected
 line that the message must name is marked `# <-`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Misuses of arrays: values, shapes, dtypes, indices, leaked tracers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from functrans import errors

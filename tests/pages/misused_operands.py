@@ -1,11 +1,7 @@
 """Misuses of operators and arguments: what is no array, sizes, indices, dtypes."""
 
-from __future__ import annotations
-
 from functrans import errors
 from tests.pages.misuse_table import M, X, misuse
-
-# --- operators with what is no array --------------------------------------------------------------
 
 
 @misuse(errors.NotAnArray, "f32[3] + dict", "(['b'], ['w'])", "tree.map")

@@ -1,7 +1,5 @@
 """Misuses that lead to the rarer classes of errors, one or two for each."""
 
-from __future__ import annotations
-
 import tempfile
 
 import jax

@@ -1,7 +1,5 @@
 """Misuses of transformations: derivatives, vmap, control flow, jit, random keys."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from functrans import errors

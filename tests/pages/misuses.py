@@ -5,8 +5,6 @@ JAX's message for the same misuse stands beside ours. `misuse_table.py` says wha
 the files `misused_*.py` hold them.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -1,7 +1,5 @@
 """What a reader copies from the documents works, and every public function shows an example."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import inspect

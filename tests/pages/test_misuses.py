@@ -1,7 +1,5 @@
 """What functrans says about the misuses of `misuses.py`, and what its tracebacks show."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -119,9 +117,6 @@ def test_a_dtype_that_is_truncated_is_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert jnp.zeros(2, float).dtype == np.float32
-
-
-# --- tracebacks -----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The site is built without a warning, no link in it is broken, and nothing is left out."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math
@@ -203,20 +201,6 @@ def test_examples_of_the_reference():
     assert said[-1] == "Sizes must be >= 0."
     with pytest.raises(NameError):  # an example that is wrong fails, and the build with it
         reference().reference_examples.run(["jnp.ones(3)", "undefined"])
-
-
-def test_what_is_broken_is_found(tmp_path):
-    index, other = tmp_path / "index.html", tmp_path / "other.html"
-    index.write_text('<a href="none.html"></a><a href="#no"></a><img src="https://x.org/a.png">')
-    other.write_text('<p id="here"></p><a href="index.html#gone"></a>')
-    pages = {path: Page(path) for path in (index, other)}
-    assert {*broken_links(tmp_path, pages)} == {
-        "index.html: none.html",
-        "index.html: no anchor #no",
-        "other.html: no anchor index.html#gone",
-    }
-    assert [*unreached(tmp_path, pages)] == ["other.html"]
-    assert len([*fetched(tmp_path, pages)]) == 1
 
 
 # --- the README -----------------------------------------------------------------------------------

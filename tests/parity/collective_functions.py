@@ -1,7 +1,5 @@
 """Functions with collectives, by functrans and by JAX."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Indices of many kinds."""
 
-from __future__ import annotations
-
 import numpy as np
 
 SHAPE = (5, 4, 3)

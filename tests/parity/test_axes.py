@@ -4,8 +4,6 @@ A row is an expression with the axis `a`. All spellings of an axis give one prog
 compiled for them; values are JAX's, whose side is one compiled program of all rows.
 """
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import re

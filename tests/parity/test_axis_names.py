@@ -1,7 +1,5 @@
 """Names of axes: their scope, groups, control flow and custom rules."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +20,6 @@ from tests.parity.collective_functions import (
     EVEN,
     GROUPED,
     GROUPINGS,
-    RING,
     UNEVEN,
     N,
     X,
@@ -37,25 +34,6 @@ from tests.support.tables import TABLES, functions
 pytestmark = pytest.mark.smoke
 
 # --- scope ----------------------------------------------------------------------------------------
-
-
-def test_an_inner_name_hides_an_outer_one():
-    def f(m: Any, y: Any) -> Any:
-        inner = lambda a, b: (  # noqa: E731
-            m.lax.psum(b, "i"),
-            m.lax.psum(a, "i"),
-            m.lax.axis_index("i"),
-            m.lax.axis_size("i"),
-        )
-
-        def outer(a: Any) -> Any:
-            hidden = m.vmap(inner, (None, 0), axis_name="i")(a[0], a)
-            return hidden, m.lax.psum(a, "i"), m.lax.axis_size("i")
-
-        return m.vmap(outer, axis_name="i")(y)
-
-    for how in (lambda g: g, ft.jit):
-        assert_close(how(functools.partial(f, ft))(Y), f(jax, Y))
 
 
 def test_a_sum_of_constants_is_computed_at_once():
@@ -75,37 +53,6 @@ def test_a_sum_of_constants_is_computed_at_once():
             ours, our_weak = found, weak
     assert_close(ours, found)
     assert our_weak == weak
-
-
-DTYPES = ["bool", "int8", "uint32", "bfloat16", "float16", "float32", "complex64", "float64"]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes(dtype: str):
-    with jax.enable_x64(dtype == "float64"):
-        x = (X[:, 0] * 5).astype(dtype)
-
-        def run(x: Any, m: Any) -> Any:
-            def f(x: Any) -> Any:
-                moved = (
-                    m.lax.all_gather(x, "i"),
-                    m.lax.ppermute(x, "i", RING),
-                    m.lax.pswapaxes(x[:N], "i", 0),
-                )
-                if dtype == "complex64":
-                    return moved, m.lax.psum(x, "i"), m.lax.pmean(x, "i")
-                ends = m.lax.pmax(x, "i"), m.lax.pmin(x, "i")
-                return moved, ends, m.lax.psum(x, "i"), m.lax.pmean(x, "i")
-
-            return m.vmap(f, axis_name="i")(x), m.vmap(lambda k: f(x[0]), axis_name="i")(x)
-
-        def mended(x: Any) -> Any:  # of values that are the same in all, see JAX_CANNOT
-            (moved, *rest), unbatched = run(x, jax)
-            swapped = jnp.broadcast_to(x[0][:N, None], (N, N))
-            return (moved, *rest), ((*unbatched[0][:2], swapped), *unbatched[1:])
-
-        ours, theirs = both(functools.partial(run, m=ft), mended, x)
-        assert_close(ours, theirs)
 
 
 def test_any_hashable_is_a_name():

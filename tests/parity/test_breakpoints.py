@@ -1,7 +1,5 @@
 """`jax.debug.breakpoint` in functions that functrans transforms, against JAX."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

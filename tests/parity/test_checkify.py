@@ -1,7 +1,5 @@
 """`jax.experimental.checkify` of functions that functrans has traced, beside JAX's own."""
 
-from __future__ import annotations
-
 import functools
 from types import SimpleNamespace
 
@@ -65,13 +63,6 @@ def test_derivatives_of_checked_functions_of_ours():
     np.testing.assert_array_equal(at_zero, 0)
 
 
-def test_only_what_is_checked_stands_apart():
-    """A function without checks is one equation still, which is optimized as a whole."""
-    f = ft.jit(lambda x: fnp.sin(fnp.cos(x)).sum() * 2)
-    jaxpr = jax.make_jaxpr(checkify.checkify(f))(X)
-    assert str(jaxpr).count("functrans[") == 1
-
-
 def test_what_is_handed_on_is_not_blamed_on_the_operation_beside_it():
     held = checkify.checkify(ft.jit(lambda x, y: (x, fnp.sin(y))), errors=checkify.float_checks)
     assert held(jnp.nan, 0.0)[0].get() is None
@@ -114,21 +105,6 @@ def test_indices_that_are_found_are_those_that_jax_finds(kinds):
             for error, out in [world[name] for world in ours if name in world]:
                 jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b), out, like)
                 assert (error.get() or "").split(". ")[0] == should, name
-
-
-@pytest.mark.parametrize(
-    ("f", "shape", "axis"),
-    [
-        (lambda i: ft.vmap(lambda y, j: y.at[j].set(0.0))(TWO, TWO_OF + i), "(2, 3)", 1),
-        (lambda i: ft.checkpoint(lambda x, i: fnp.sin(x[i]))(X, i), "(3,)", 0),
-    ],
-    ids=["vmap of set", "checkpoint"],
-)
-def test_indices_where_checkify_fails_in_jax(f, shape, axis):
-    checked = checkify.checkify(ft.jit(f), errors=checkify.index_checks)
-    assert checked(jnp.int32(1))[0].get() is None
-    said = f"array of shape {shape}: index 7 is out of bounds for axis {axis} with size 3"
-    assert said in checked(jnp.int32(7))[0].get()
 
 
 def test_what_has_a_rule_is_checked_inside_and_keeps_its_rule():

@@ -1,7 +1,5 @@
 """Named axes of vmap and the collectives over them: values and derivatives as JAX's."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -112,8 +110,6 @@ def test_slices_are_sent_while_types_are_wide():
         )
     assert_close(ours, theirs)
 
-
-# --- several names --------------------------------------------------------------------------------
 
 TWO_NAMES = functions(TABLES / "axis_names.txt", "two names", "m, x", {})
 

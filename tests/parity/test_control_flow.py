@@ -1,7 +1,5 @@
 """cond, switch, while_loop, fori_loop, scan, map, associative_scan against JAX's."""
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 
@@ -25,8 +23,6 @@ class Pair(NamedTuple):
     carry: object
     y: object
 
-
-# --- values and types as JAX's --------------------------------------------------------------------
 
 ROWS = rows(TABLES / "transformations.txt", "loops and branches")
 

@@ -4,8 +4,6 @@ eight virtual CPU devices. Values, layouts, the types in the middle and the erro
 The cases run in the process that test_on_eight_devices.py starts.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

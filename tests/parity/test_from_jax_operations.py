@@ -1,7 +1,5 @@
 """`interop.from_jax`: operations of JAX that few of its functions record, beside JAX's values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -4,8 +4,6 @@ A row is a function of one matrix, written with `J` (jax.numpy) and JAX's transf
 says `ft`, JAX alone has its own of the same name.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Hashable
 
@@ -15,7 +13,6 @@ import numpy as np
 import opt_einsum
 import pytest
 from jax import lax as L
-from jax.experimental.ode import odeint
 
 import functrans as ft
 from tests.support.closeness import assert_close
@@ -118,20 +115,6 @@ def test_inside_of_ours(name):
     assert_close(ft.jit(transformed(ft, f, forward))(X), expected, 2e-4)
     if name in ("a NumPy array that JAX casts", "two equations", "two axes"):
         assert_close(ft.grad(weighted(f))(X), expected["grad"], 2e-4)
-
-
-# --- rules are kept -------------------------------------------------------------------------------
-
-
-def test_closure_convert_makes_arguments_of_traced_values():
-    def solved(x):
-        rate = J.cos(x)
-        return odeint(lambda y, t: -y * rate, x, J.array([0.0, 1.0]))[-1].sum()
-
-    x = J.arange(1.0, 4.0)
-    want = jax.jit(jax.grad(solved))(x)
-    for found in (ft.jit(jax.grad(solved))(x), ft.grad(solved)(x), ft.grad(ft.jit(solved))(x)):
-        np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -4,8 +4,6 @@ A row is a function of the library that jits, differentiates and maps: of `jax`,
 expected, and of `ft`. What it returns is compared leaf by leaf.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -178,35 +176,6 @@ def test_equinox():
     same(run)
 
 
-@pytest.mark.sweep
-def test_haiku():
-    hk = library("haiku")
-    seed = jax.random.PRNGKey(0)
-
-    def net(x):
-        norm, mlp = hk.LayerNorm(-1, True, True), hk.nets.MLP([5, 2])
-        return hk.BatchNorm(True, True, 0.9)(mlp(norm(x)), True)
-
-    def recurrent(x):
-        core = hk.LSTM(4)
-        out, _ = hk.dynamic_unroll(core, x, core.initial_state(2))
-        return hk.dropout(hk.next_rng_key(), 0.2, out)
-
-    first, second = hk.transform_with_state(net), hk.transform(recurrent)
-    rows = jnp.arange(24.0).reshape(4, 2, 3) / 9
-
-    def run(D):
-        def both(seed):
-            p, state = first.init(seed, X)
-            q = second.init(seed, rows)
-            cost = D.grad(lambda p: jnp.sum(first.apply(p, state, seed, X)[0][0] ** 2))
-            return cost(p), D.grad(lambda q: jnp.sum(second.apply(q, seed, rows) ** 2))(q)
-
-        return D.jit(both)(seed)
-
-    same(run)
-
-
 # --- solvers --------------------------------------------------------------------------------------
 
 
@@ -286,19 +255,3 @@ def test_distributions():
         return D.jit(lambda: (density({"m": 0.3, "s": 1.2}), normal(means), draws(means)))()
 
     same(run)
-
-
-@pytest.mark.smoke
-def test_chex():
-    chex = library("chex")
-
-    def checked(x):
-        chex.assert_shape(x, (2, 3))
-        chex.assert_rank(x, 2)
-        chex.assert_type(x, float)
-        chex.assert_equal_shape([x, x])
-        return x * 2
-
-    same(lambda D: D.jit(checked)(X))
-    with pytest.raises(AssertionError, match="shape"):
-        ft.jit(lambda x: chex.assert_shape(x, (3, 3)) or x)(X)

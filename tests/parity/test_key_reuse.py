@@ -1,7 +1,5 @@
 """`jax_debug_key_reuse`: keys that are used twice are found where JAX finds them."""
 
-from __future__ import annotations
-
 import contextlib
 
 import jax

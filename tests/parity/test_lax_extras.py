@@ -1,7 +1,5 @@
 """Convolutions, gamma functions, generators, what depends on the platform, half precision."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -32,9 +30,6 @@ def test_the_derivative_of_the_incomplete_gamma_function_in_numpy():
     program = ft.make_ir(lax.igamma_grad_a)(a, x)
     wanted = np.asarray(jax.jit(jax.lax.igamma_grad_a)(a, x))
     np.testing.assert_allclose(ft.interpret(program, a, x)[0], wanted, rtol=1e-4, atol=1e-30)
-
-
-# --- generators, platforms --------------------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -72,9 +67,6 @@ def test_what_the_platform_decides():
         lax.platform_dependent(1.0, tpu=lambda x: x)
     with pytest.raises(ValueError, match="'rocm'"):
         lax.platform_dependent(1.0, gpu=lambda x: x)
-
-
-# --- products of complex numbers, systems of half precision ---------------------------------------
 
 
 @pytest.mark.sweep  # which XLA:CPU's older emitters lack

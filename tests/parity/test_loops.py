@@ -1,7 +1,5 @@
 """Loops: reverse mode, keys, effects, what is kept and freed, and misuse."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
@@ -91,28 +89,6 @@ def test_keys_where_something_is_differentiated():
     np.testing.assert_allclose(got, want[0][0], rtol=1e-4)
 
 
-def test_keys_in_reverse_mode_of_while_loop():
-    def body(ft, random):
-        def step(c):
-            key, sub = random.split(c[2])
-            return c[0] + 1, ft.numpy.sin(c[1] + random.normal(sub)), key
-
-        return step
-
-    def f(a, key, n):
-        return lax.while_loop(lambda c: c[0] < n, body(ft, ft.random), (0, a, key))[1]
-
-    def theirs(a, key):
-        c = 0, a, key
-        for _ in range(4):
-            c = body(jax, jax.random)(c)
-        return c[1]
-
-    key = jax.random.key(3)
-    for g in (ft.grad(f), ft.jit(ft.grad(f))):
-        np.testing.assert_allclose(g(2.0, key, 4), jax.grad(theirs)(2.0, key), rtol=1e-4)
-
-
 def test_no_steps_with_keys_by_the_interpreter():
     program = ft.make_ir(lambda k: lax.scan(lambda c, x: (c, x), k, ft.random.split(k, 3)[:0]))(
         ft.random.key(0)
@@ -171,29 +147,6 @@ def test_steps_of_other_examples_give_no_infinite_derivatives():
         want = [jax.grad(written_out, (0, 1))(0.7, row) for row in x]
         np.testing.assert_allclose(got[0], sum(k for k, _ in want), rtol=1e-5)
         np.testing.assert_allclose(got[1], [row for _, row in want], rtol=1e-5)
-
-
-def test_a_loop_is_traced_once_for_a_function_given_again():
-    traces = []
-
-    def f(*args):
-        traces.append(args)
-        return args[-1] * 2
-
-    def step(c, x):
-        traces.append(c)
-        return c + x, None
-
-    for operation in (
-        lambda: lax.map(f, X),
-        lambda: lax.map(f, X, batch_size=3),
-        lambda: lax.fori_loop(0, 3, f, 1.0),
-        lambda: lax.scan(step, 0.0, X[0]),
-    ):
-        operation()
-        traces.clear()
-        operation()
-        assert not traces
 
 
 @pytest.mark.parametrize("m", [jax, ft])

@@ -4,8 +4,6 @@ JAX's side of all rows is one compiled program; JAX's functions imported, and wh
 interpreted by NumPy: values, what vmap makes of them, and gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

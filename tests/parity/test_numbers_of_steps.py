@@ -4,8 +4,6 @@ A loop whose number of steps is known only when it runs keeps some carries for t
 finds the others again; which ones, depends on that number. One compiled program is run for each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

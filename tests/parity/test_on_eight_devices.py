@@ -5,8 +5,6 @@ To run one of them alone:
 `XLA_FLAGS=--xla_force_host_platform_device_count=8 pytest tests/parity/test_pmap.py`
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

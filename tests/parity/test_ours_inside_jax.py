@@ -4,8 +4,6 @@ Each function is written once, over a `World`: functrans's names or JAX's. What 
 must be what it makes of the other: values, dtypes, weak types, shapes and structure.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -35,8 +33,6 @@ def with_rule(w: World, reverse: bool) -> Function:
         sine.defjvp(lambda p, t: (sine(*p), 2 * t[0] * w.np.cos(p[0])))
     return sine
 
-
-# --- functions of a vector ------------------------------------------------------------------------
 
 FUNCTIONS = functions(TABLES / "inside_jax.txt", "functions", "w", globals())
 
@@ -89,9 +85,6 @@ def test_table(name):
             assert_same(found[world][how], found[JAX][how])
         if how in ("jvp", "vmap of grad", "make_jaxpr"):
             assert_same(transform(FUNCTIONS[name](PLAIN)), found[JAX][how])
-
-
-# --- what is special in its arguments, its results or its surroundings ----------------------------
 
 
 def two_batches(w: World) -> Any:

@@ -3,8 +3,6 @@
 The cases run in the process that test_on_eight_devices.py starts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@
 Types alone are asked for (`eval_shape`), so nothing is compiled but at the end.
 """
 
-from __future__ import annotations
-
 import itertools
 import operator
 from collections.abc import Callable, Iterator
@@ -18,7 +16,6 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as ft_numpy
-from functrans.passes.pipeline import optimize
 from tests.support.wide import each
 
 Maker = Callable[[Any], Callable[[Any, Any], Any]]  # of a library of arrays
@@ -157,43 +154,3 @@ def test_the_logarithm_of_a_softmax_sums_halves_in_float32():
     program = ft.make_ir(ft.nn.log_softmax)(np.ones((2, 3), "float16"))
     (total,) = [e for e in program.equations if e.primitive.name == "reduce_sum"]
     assert total.inputs[0].type.dtype == "float32"
-
-
-# equal, and not the same: on either side of a cut, or of an infinity
-NUMBERS: Any = (
-    *(1, True, 1.0, 1 + 0j, complex(1, -0.0), 0, False, 0.0, -0.0, complex(-1, 0.0), complex(-1, -0.0)),
-    *(complex(0.0, -2), complex(-0.0, -2), complex(-0.0, 0.0), 2, 2.0),
-)
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_numbers_that_are_equal_and_not_the_same(order: int):
-    """Each is what it is, whichever of them came first."""
-    type_of = {bool: "int32", int: "int32", float: "float32", complex: "complex64"}
-
-    def made_of(x: Any, n: Any) -> Any:
-        return ft_numpy.where(x > 0, n, ft_numpy.full((), n)), ft_numpy.copysign(1.0, n.real)
-
-    def check(n: Any) -> None:
-        program = ft.make_ir(lambda x: made_of(x, n))(np.float32(1))
-        for x in (np.float32(1), np.float32(-1)):
-            found, sign = ft.interpret(program, x)
-            want = np.asarray(n).astype(bool if n.__class__ is bool else type_of[n.__class__])
-            assert (found.dtype, found.tobytes()) == (want.dtype, want.tobytes())
-            assert sign == np.copysign(1.0, n.real)
-        if n.__class__ is complex:
-            halves = ft_numpy.sqrt(n), ft_numpy.log(n) if n else n, ft_numpy.add(0j * n, n)
-            theirs = jax_numpy.sqrt(n), jax_numpy.log(n) if n else n, jax_numpy.add(0j * n, n)
-            np.testing.assert_allclose(halves, theirs, rtol=1e-6, atol=1e-6)
-
-    each(NUMBERS[::order], check)
-
-    def all_of_them(x: Any) -> list[Any]:
-        return [ft_numpy.full((), n) + ft_numpy.where(x > 0, n, n) * 0 for n in NUMBERS[::order]]
-
-    program = ft.make_ir(all_of_them)(np.float32(1))
-    plain, optimized = (ft.interpret(p, np.float32(1)) for p in (program, optimize(program)))
-    together = ft.jit(lambda x: [made_of(x, n)[0] for n in NUMBERS[::order]])(np.float32(1))
-    for n, x, y, z in zip(NUMBERS[::order], plain, optimized, together, strict=True):
-        assert (x.dtype, x.tobytes()) == (y.dtype, y.tobytes()), n
-        assert np.asarray(z).tobytes() == np.asarray(n, z.dtype).tobytes(), n

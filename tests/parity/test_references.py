@@ -1,7 +1,5 @@
 """References to memory (`jax.new_ref`) in functions that functrans transforms, against JAX."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -14,8 +12,11 @@ from functrans import errors
 
 MINE, JAX = ft, jax
 X = J.array([0.5, -1.5, 2.0])
+ROWS: list[Any] = []
+row = lambda f: ROWS.append(f) or f  # noqa: E731
 
 
+@row
 def read_and_written(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x * 0)
     ref[...] = x * 2
@@ -24,6 +25,7 @@ def read_and_written(m: Any, x: Any) -> Any:
     return (ref[...] * x).sum() + ref[2]
 
 
+@row
 def added_to(m: Any, x: Any) -> Any:
     ref = jax.new_ref(J.zeros(3))
     jax.ref.addupdate(ref, 1, x[2])
@@ -32,6 +34,7 @@ def added_to(m: Any, x: Any) -> Any:
     return ref[...].prod() + before
 
 
+@row
 def by_views(m: Any, x: Any) -> Any:
     if m is JAX:  # which refuses views of references under its transformations
         return x[0] * 5 + x[2] * (x[2] + x[0])
@@ -42,6 +45,7 @@ def by_views(m: Any, x: Any) -> Any:
     return (ref[...] * J.array([0, 1, 0])).sum() * x[0] + view[1] * x[2]
 
 
+@row
 def at_traced_places(m: Any, x: Any) -> Any:
     ref = jax.new_ref(J.zeros(3))
     place = (x[0] > 0).astype("int32")
@@ -50,6 +54,7 @@ def at_traced_places(m: Any, x: Any) -> Any:
     return (ref[...] * J.arange(3.0)).sum() + ref[place]
 
 
+@row
 def to_which_gradients_are_added(m: Any, x: Any) -> Any:
     refs, no = [jax.new_ref(x), jax.new_ref(x * 0)], jax.ad.DontWant()
     pullback = m.vjp(lambda x, w: J.sin(x) * w["a"] * w["b"], x, {"a": x[0], "b": x})[1]
@@ -59,6 +64,7 @@ def to_which_gradients_are_added(m: Any, x: Any) -> Any:
     return (refs[0][...] * refs[1][...]).sum() + first
 
 
+@row
 def in_scan(m: Any, x: Any) -> Any:
     ref = jax.new_ref(J.zeros(3))
 
@@ -70,10 +76,12 @@ def in_scan(m: Any, x: Any) -> Any:
     return c * ref[...].sum() + ys.prod()
 
 
+@row
 def in_jaxs_scan(m: Any, x: Any) -> Any:
     return in_scan(JAX, x)
 
 
+@row
 def in_fori_loop(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
 
@@ -84,6 +92,7 @@ def in_fori_loop(m: Any, x: Any) -> Any:
     return m.lax.fori_loop(0, 3, step, 1.0) + ref[...].prod()
 
 
+@row
 def in_cond(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
 
@@ -100,6 +109,7 @@ def in_cond(m: Any, x: Any) -> Any:
     return ref[...].prod() + y * z
 
 
+@row
 def in_a_jitted_function(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
 
@@ -111,6 +121,7 @@ def in_a_jitted_function(m: Any, x: Any) -> Any:
     return step(x[0]) + step(x[1]) * ref[...].sum()
 
 
+@row
 def given_to_a_jitted_function(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
 
@@ -122,6 +133,7 @@ def given_to_a_jitted_function(m: Any, x: Any) -> Any:
     return step(ref, x[2]) * step(ref, x[1]) + ref[...].prod()
 
 
+@row
 def in_a_gradient(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
     g = m.grad(lambda y: (y * ref[...]).sum())(x)
@@ -130,11 +142,13 @@ def in_a_gradient(m: Any, x: Any) -> Any:
     return (g * h * ref[...]).sum()
 
 
+@row
 def in_a_map(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
     return m.vmap(lambda y: read_and_written(m, y * ref[...]))(J.stack([x, 2 * x])).sum()
 
 
+@row
 def in_a_checkpoint(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x * 2)
 
@@ -147,27 +161,10 @@ def in_a_checkpoint(m: Any, x: Any) -> Any:
     return body(x)
 
 
+@row
 def in_jaxs_gradient(m: Any, x: Any) -> Any:
     return in_a_gradient(JAX, x) + in_a_map(JAX, x)
 
-
-ROWS = [
-    read_and_written,
-    added_to,
-    by_views,
-    at_traced_places,
-    to_which_gradients_are_added,
-    in_scan,
-    in_jaxs_scan,
-    in_fori_loop,
-    in_cond,
-    in_a_jitted_function,
-    given_to_a_jitted_function,
-    in_a_gradient,
-    in_a_map,
-    in_a_checkpoint,
-    in_jaxs_gradient,
-]
 
 NOT_REVERSED = (in_a_gradient, in_a_checkpoint, in_jaxs_gradient)  # JAX's own rules fail
 

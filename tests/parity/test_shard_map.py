@@ -3,8 +3,6 @@
 The cases run in the process that test_on_eight_devices.py starts.
 """
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np

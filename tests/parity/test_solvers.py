@@ -1,7 +1,5 @@
 """custom_linear_solve and custom_root: what is solved, and how often; types. Their derivatives of all orders:
-`matrix/difference_table.py`."""
-
-from __future__ import annotations
+`matrix/test_finite_differences.py`."""
 
 import jax
 import jax.numpy as jax_numpy
@@ -11,7 +9,6 @@ import pytest
 import functrans as ft
 import functrans.numpy as ft_numpy
 from functrans import lax
-from functrans.primitives.control_flow.cond import with_common_captures
 
 MINE = (ft, lax, ft_numpy)
 JAX = (jax, jax.lax, jax_numpy)
@@ -79,13 +76,3 @@ def test_integers_are_solved_for_in_floats(dtype):
     np.testing.assert_array_equal(ours, theirs)
     assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
     np.testing.assert_array_equal(ft.jit(lambda b: solved(lax, b))(b), theirs)  # JAX has no code
-
-
-def test_programs_with_values_in_common():
-    """Each is used once, unless one program takes it twice."""
-    program = ft.make_ir(lambda a, b, x: a * x - b)(1.0, 2.0, 3.0)
-    a, b, x = map(np.float32, (2, 5, 7))
-    captured, (of_a, of_both) = with_common_captures([(program, [a, a]), (program, [b, a])])
-    assert len(captured) == 3
-    assert ft.interpret(of_a, *captured, x) == [2 * 7 - 2]
-    assert ft.interpret(of_both, *captured, x) == [5 * 7 - 2]

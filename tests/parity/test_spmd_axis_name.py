@@ -4,8 +4,6 @@ eight virtual CPU devices: values and layouts are those of jax.vmap.
 The cases run in the process that test_on_eight_devices.py starts.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -5,8 +5,6 @@ dtype promotion, ours accepts, with the same types; of the functions that are JA
 is run: promotion happens in tracing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Products at places, dynamic masks, arrays from outside."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

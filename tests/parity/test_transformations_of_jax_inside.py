@@ -1,7 +1,5 @@
 """`jax.grad` and `jax.vmap` inside of functrans are ours: what they give, and what stays JAX's."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """What programs of JAX's documentation and of its libraries do: as there."""
 
-from __future__ import annotations
-
 import functools
 import warnings
 
@@ -97,9 +95,6 @@ def test_classes_of_errors():
         ft.jit(lambda x: lax.platform_dependent(x, other=jnp.sin))(1.0)
     with pytest.raises(NotImplementedError, match="integer np"):
         jnp.round(jnp.array(1234), -2)
-
-
-# --- libraries ------------------------------------------------------------------------------------
 
 
 def test_scopes_in_loops_warn_of_nothing():

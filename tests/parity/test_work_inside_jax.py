@@ -1,8 +1,6 @@
 """Functions of functrans inside of JAX's transformations: their effects, how often what is
 computed, the libraries they work in, what misuse is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +17,6 @@ from functrans.ir.text import with_nested
 from tests.support.closeness import assert_close
 from tests.support.tables import TABLES, rows
 from tests.support.worlds import JAX, OURS, Function, M, V, World, X, assert_same
-
-# --- effects --------------------------------------------------------------------------------------
-
-
-@OURS
-@pytest.mark.smoke
-def test_callbacks_are_called_as_often(world):
-    def called(w: World) -> tuple[Any, list[float]]:
-        seen: list[float] = []
-
-        def f(x: Any) -> Any:
-            w.top.debug.callback(lambda v: seen.append(float(v)), w.np.sum(x))
-            w.top.debug.callback(lambda: seen.append(100.0))
-            return w.np.sum(w.np.sin(x) * x)
-
-        g = w.jit(f)
-        outs = [
-            jax.grad(g)(X),
-            jax.jit(jax.value_and_grad(g))(X),
-            jax.vmap(g)(M),
-            jax.lax.scan(lambda c, y: (c + g(X * y), None), 0.0, X)[0],
-        ]
-        jax.effects_barrier()
-        return outs, sorted(seen)
-
-    (outs, seen), (expected, theirs) = called(world), called(JAX)
-    assert_same(outs, expected)
-    np.testing.assert_allclose(seen, theirs, rtol=1e-5)
 
 
 @OURS
@@ -78,9 +48,6 @@ def test_ordered_and_pure_callbacks(world):
     (outs, seen), (expected, theirs) = run(world), run(JAX)
     assert_same(outs, expected)
     assert seen == theirs
-
-
-# --- what is computed, and how often --------------------------------------------------------------
 
 
 def operations(fun: Function, *args: Any) -> list[str]:
@@ -162,9 +129,6 @@ def test_what_is_derived_is_kept_by_the_program(monkeypatch):
     monkeypatch.setattr(trace, "_stage", lambda *args: made.append(args))
     jax.jit(jax.vmap(jax.grad(lambda x: f(x))))(M)
     assert not made
-
-
-# --- misuse ---------------------------------------------------------------------------------------
 
 
 @OURS

@@ -1,8 +1,6 @@
 """Wrong programs, `tables/wrong_programs.txt`, un-jitted and jitted: an error is of a class that JAX's
 is of, says what is wrong, and names the line; and nothing of the program is left."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Are two results the same? Dtypes and shapes exactly, numbers up to a tolerance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """What a user may have installed beside functrans, and a fresh machine may lack."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -3,8 +3,6 @@
 A row calls the modules under the short names of `MODULES`; the other names in it are `ARRAYS`.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Long tables: some rows each time, others with `-m sweep`, all with `-m heavy`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

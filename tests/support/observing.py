@@ -1,7 +1,5 @@
 """What functions with callbacks do, by functrans and by JAX: results, lines printed, calls made."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from collections.abc import Callable
@@ -42,9 +40,6 @@ def both(make: Callable[..., Any], *args: Any, in_order: bool = True) -> Seen:
     for mine, other in zip(ours[1:], theirs[1:], strict=True):
         assert mine == other if in_order else sorted(mine) == sorted(other)
     return ours
-
-
-# --- transformations ------------------------------------------------------------------------------
 
 
 def apply_grad(L, np, f):

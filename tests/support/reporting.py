@@ -1,8 +1,6 @@
 """What a failing test says beside its traceback: the program, the seed, how to run it again. And the
 lines that errors and reports of ours should name."""
 
-from __future__ import annotations
-
 import inspect
 import linecache
 import sys

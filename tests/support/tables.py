@@ -4,8 +4,6 @@ A file holds sections, `[name]`; a line of one holds fields, which ` ; ` separat
 An error in an expression names its line of the table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

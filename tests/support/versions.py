@@ -1,7 +1,5 @@
 """Where JAX's versions differ. The tests hold for 0.10, 0.11 and 0.12."""
 
-from __future__ import annotations
-
 import jax
 
 NEWER = jax.__version_info__ >= (0, 11)

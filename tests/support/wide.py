@@ -1,7 +1,5 @@
 """Wide tests: many rows in one test, so that one compiled program serves them all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

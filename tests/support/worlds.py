@@ -1,7 +1,5 @@
 """Functions written once, over functrans's names or JAX's; and some arrays for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

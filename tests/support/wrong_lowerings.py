@@ -1,7 +1,5 @@
 """Primitives whose lowering is wrong, which `compare` must name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

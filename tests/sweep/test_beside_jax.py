@@ -3,8 +3,6 @@
 What random calls of the whole namespace found, one line each.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -7,8 +7,6 @@ arrays as they stand, in one program, or un-jitted where JAX needs the values;
 `pytest -m heavy tests/sweep/test_every_dtype.py` makes all 80,000 calls, with 64-bit types too.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import warnings

@@ -4,14 +4,15 @@ Arguments are compared by name, and positional-only ones by number: what they ar
 of how a function is called.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from typing import Any
 
 import jax
+import numpy as np
+import pytest
 
+import functrans as ft
 from functrans.tracer import Tracer
 from tests.support.versions import NEWER
 
@@ -130,3 +131,26 @@ def test_everything_public_says_where_it_comes_from():
             if ours and "Source: `jax." not in (function.__doc__ or ""):
                 undocumented.append(f"{namespace}.{name}")
     assert not undocumented
+
+
+def test_the_namespace_of_the_array_api_standard():
+    assert ft.numpy.__array_api_version__ == jax.numpy.__array_api_version__ >= "2024.12"
+    info, theirs = ft.numpy.__array_namespace_info__(), jax.numpy.__array_namespace_info__()
+    for name in ("capabilities", "default_device", "default_dtypes", "devices", "dtypes"):
+        assert getattr(info, name)() == getattr(theirs, name)()
+    assert info.dtypes(kind="bool") == {"bool": np.dtype(bool)}
+    spaces = []
+
+    def f(x):
+        spaces.append(x.__array_namespace__())
+        with pytest.raises(ValueError, match=r"api_version '2021\.12' is not available"):
+            x.__array_namespace__(api_version="2021.12")
+        return spaces[0].sum(x.__array_namespace__(api_version=ft.numpy.__array_api_version__).sin(x))
+
+    ft.jit(ft.grad(f))(ft.numpy.ones(2))
+    ft.grad(f)(ft.numpy.ones(2))
+    ft.vmap(f)(ft.numpy.ones((2, 2)))
+    assert len(spaces) == 3
+    assert all(space is ft.numpy for space in spaces)
+    # that of concrete arrays, which are JAX's
+    assert ft.numpy.ones(2).__array_namespace__() is jax.numpy

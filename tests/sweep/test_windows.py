@@ -1,7 +1,5 @@
 """lax.reduce_window: what the primitive table does not say of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Searches of the contraction pass that take everything, and what their tests share."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 from collections.abc import Callable
@@ -59,9 +57,6 @@ class Grams(Everything):
             return MODULE.WholeBatch(Expansion(self.made_by, through), e, limit, self.scaled)
         except NotSeparable:
             return None
-
-
-# --- text before and after ------------------------------------------------------------------------
 
 
 def outer(x: Any, d: Any) -> Any:
@@ -231,9 +226,6 @@ LARGE = {
     "embedding": large_embedding,
     "sequence": partial(sequence, n=40, steps=3, sizes=(200, 220, 210)),
 }
-
-
-# --- long programs --------------------------------------------------------------------------------
 
 
 def chain(n: int, step: Any, end: Any) -> Program:

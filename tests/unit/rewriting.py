@@ -1,7 +1,5 @@
 """Programs as text, before and after a pass."""
 
-from __future__ import annotations
-
 import re
 
 from functrans.ir import Program, parse, show
@@ -19,8 +17,6 @@ def body(program: Program) -> list[str]:
 
 X = "program (x: f32[3]) {"
 
-
-# --- without types of results ---------------------------------------------------------------------
 
 INPUTS = {**dict.fromkeys("xyz", "f32[3]"), "n": "i32[3]", "m": "f32[2,3]", "s": "f32[]", "p": "bool[3]"}
 

@@ -1,7 +1,5 @@
 """The names that the inputs of a program have in the arguments of the user's function."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import weakref
@@ -76,9 +74,6 @@ def names(program: Program) -> list[str]:
     return [found.get(v, "") for v in program.inputs]
 
 
-# --- which names ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("make", [ft.make_ir, lambda f: ft.jit(f).program], ids=["ir", "jit"])
 @pytest.mark.parametrize("through", [lambda f: f, ft.grad, ft.checkpoint], ids=["", "grad", "again"])
 def test_paths(make: Any, through: Any):
@@ -113,26 +108,6 @@ def test_an_input_that_stays_keeps_its_name():
     assert names(program.replace(inputs=program.inputs[::-1])) == ["c", "b", "a['x']"]
 
 
-def test_what_is_made_of_a_nested_program_has_its_names():
-    @ft.jit
-    def layer(params: Any, x: Any) -> Any:
-        return jnp.sin(x) * params["w"]
-
-    params = {"w": normal(3)}
-
-    def whole(params: Any, x: Any) -> Any:
-        return jnp.sum(layer(params, x))
-
-    for f, more in (
-        (ft.grad(whole, (0, 1)), []),
-        (lambda p, x: ft.jvp(layer, (p, x), (p, x)), ["", ""]),
-        (lambda p, x: ft.vmap(layer, (None, 0))(p, x[None]), []),
-    ):
-        program = ft.make_ir(f)(params, normal(3))
-        first = next(e for e in program.equations if e.primitive.name == "jit")
-        assert names(first.params["program"]) == ["params['w']", "x", *more]
-
-
 def test_names_are_worked_out_when_asked_for_and_keep_no_function_alive():
     def f(x: Any) -> Any:
         return x["w"] * 2
@@ -164,9 +139,6 @@ def test_a_default_value_that_knows_its_function_keeps_nothing_alive():
     alive = made()
     gc.collect()
     assert alive() is None
-
-
-# --- as NumPy source ------------------------------------------------------------------------------
 
 
 def head(text: str) -> str:
@@ -211,9 +183,6 @@ def test_many_parameters_are_one_a_line():
     args = tuple(range(8))
     text = agrees(ft.make_ir(eval(f"lambda {', '.join(names)}: {' + '.join(names)}"))(*args), args)
     assert "(\n    parameter_0,\n    parameter_1," in text
-
-
-# --- in reports -----------------------------------------------------------------------------------
 
 
 def test_reports_name_arguments():

@@ -1,7 +1,5 @@
 """What is remembered: bounded, counted, emptied, and gone with the function that it is of."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref
@@ -13,7 +11,7 @@ import pytest
 import functrans as ft
 import functrans.numpy as jnp
 from functrans import caching
-from functrans.caching import Cache, CachePerFunction, cached, memo
+from functrans.caching import Cache, CachePerFunction, memo
 
 pytestmark = pytest.mark.smoke
 
@@ -54,23 +52,6 @@ def test_the_first_value_stays():
     lasting.keep("x", 1)
     caching.clear()
     assert (cache.get("x"), lasting.get("x")) == (None, 1)
-
-
-def test_a_cached_function_is_bounded_and_counted():
-    calls = []
-
-    @cached("test: squares", 4)
-    def square(x):
-        calls.append(x)
-        return x * x
-
-    for _ in range(3):
-        assert [square(i) for i in range(4)] == [0, 1, 4, 9]
-    assert calls == [0, 1, 2, 3]
-    assert square(4) == 16
-    assert row_of("test: squares") == ("test: squares", 4, 4, 8, 5, 1)
-    ft.clear_caches()
-    assert row_of("test: squares").entries == 0
 
 
 def test_threads_share_a_cache():
@@ -143,9 +124,6 @@ def test_what_is_derived_from_a_shared_program_stays_when_one_of_its_users_goes(
     del user
     gc.collect()
     assert known in shared._derived.values()
-
-
-# --- user functions and arrays are let go ---------------------------------------------------------
 
 
 def big():

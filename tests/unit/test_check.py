@@ -1,7 +1,5 @@
 """One malformed program per complaint of `check`."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """`compare`: planted faults are named, programs that are right are not blamed."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -142,24 +140,6 @@ def test_a_wrong_lowering_is_named_at_every_dtype(dtype):
 
 
 # --- programs that are right ----------------------------------------------------------------------
-
-
-def test_many_operations_agree():
-    def f(x, key):
-        a = x @ x.T
-        b = jnp.linalg.cholesky(a + 3.0 * jnp.eye(2))
-        c = jnp.cumsum(jnp.sort(x, axis=1), axis=1) ** 3
-        d = jnp.sum(x - jnp.mean(x)) + jnp.sum(jnp.sin(1e4 * x))  # cancels, and is ill-conditioned
-        e = lax.cond(x[0, 0] > 0, jnp.exp, jnp.log, x)
-        g = lax.while_loop(lambda v: v < 50.0, lambda v: v * 3.0, x[1, 1])
-        h = (x.astype("bfloat16") * 3 + 1).astype("float16").sum()
-        return a, b, c, d, e, g, h, ft.random.normal(key, (3,)), jnp.argmax(x), x.astype("int32")
-
-    report = ft.compare(f)(X, jax.random.key(0))
-    assert report.ok, str(report)
-    assert report.parted is None
-    assert report.count > 25
-    assert len(report.results) == 10
 
 
 KEY = jax.random.key(0)
@@ -305,9 +285,6 @@ def test_the_reference_in_float64_keeps_what_speaks_of_bits():
     assert cast.dtype == np.float64
 
 
-# --- reports --------------------------------------------------------------------------------------
-
-
 def test_saved_reports(tmp_path, wrong_sin):
     report = ft.compare(lambda x: jnp.sum(wrong_sin(x) * jnp.exp(x)), compiled=False)(X)
     report.save(tmp_path / "x.json")
@@ -335,28 +312,6 @@ def test_programs_of_different_shapes_are_compared_by_results():
     assert "different structures" in other.verdict
 
 
-def test_each_changed_equation_is_named():
-    def f(x, y):
-        a = jnp.sin(x) * y
-        b = jnp.tanh(a + x) - jnp.exp(-y)
-        return jnp.sum(b * a), jnp.cumsum(jnp.sqrt(b * b))
-
-    program = ft.make_ir(f)(X, X[::-1])
-    ours = ["sin", "tanh", "exp", "neg", "add", "sub", "mul", "reduce_sum", "cumsum", "sqrt"]
-    others = ["cos", "sin", "tanh", "sin", "sub", "add", "add", "reduce_max", "cumprod", "square"]
-    like = dict(zip(ours, others, strict=True))
-    for i, e in enumerate(program.equations):
-        edited = [*program.equations]
-        if e.primitive.name in like:
-            edited[i] = Equation(PRIMITIVES[like[e.primitive.name]], e.inputs, e.outputs, e.params, e.source)
-        else:
-            x = program.inputs[0]
-            edited[i] = Equation(e.primitive, (x,) * len(e.inputs), e.outputs, e.params, e.source)
-        mutant = program.replace(equations=edited)
-        report = ft.compare(mutant, against=program, compiled=False)(X, X[::-1])
-        assert report.first.place.startswith(f"equation {i} ")
-
-
 def test_constants_that_differ_are_seen():
     one, two = jnp.arange(3.0), jnp.arange(3.0) + 1
     x = jnp.ones(3)
@@ -373,19 +328,3 @@ def test_constants_that_differ_are_seen():
         return lambda x: lax.scan(lambda s, y: (s + y * c, y), jnp.zeros(3), x)
 
     assert ft.compare(looped(one), against=looped(two))(x).first.primitive == "scan"
-
-
-def test_a_mutation_inside_a_loop_is_named_with_its_step():
-    def make(operation):
-        def f(xs):
-            def step(c, x):
-                return c * 0.5 + operation(x), c
-
-            return lax.scan(step, 0.0, xs)
-
-        return ft.make_ir(f)(np.ones(4, "float32"))
-
-    xs = np.array([0.0, 0.0, 0.3, 0.4], "float32")
-    report = ft.compare(make(jnp.sin), against=make(jnp.tanh), compiled=False)(xs)
-    assert report.first.primitive == "sin"
-    assert list(report.first.steps) == [2]

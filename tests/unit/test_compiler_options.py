@@ -1,7 +1,5 @@
 """Options of XLA's compiler that a program's operations choose: which, once, and nobody else's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

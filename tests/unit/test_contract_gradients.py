@@ -1,7 +1,5 @@
 """The contraction pass on per-example gradients: values, ways of clipping, what is never made."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from types import SimpleNamespace
@@ -20,9 +18,6 @@ from tests.unit.contraction_searches import (
     LARGE,
     WAYS,
     Everything,
-    GramLoops,
-    Grams,
-    Loops,
     Model,
     chain,
     chosen,
@@ -36,10 +31,7 @@ from tests.unit.contraction_searches import (
     tied,
 )
 
-# --- per-example gradients ------------------------------------------------------------------------
-
 OURS = SimpleNamespace(ft=ft, np=fnp, lax=ft.lax, nn=ft.nn)
-JAX = SimpleNamespace(ft=jax, np=jnp, lax=jax.lax, nn=jax.nn)
 
 
 def convolution(rng: Any) -> Any:
@@ -94,8 +86,8 @@ def cast(x: Any, dtype: str) -> Any:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else None), x)
 
 
-def try_model(model: str, way: str, dtype: str, compiled: bool, seed: int = 3) -> None:
-    """The optimized step against the step as written, or against JAX's, compiled."""
+def try_model(model: str, way: str, dtype: str, seed: int = 3) -> None:
+    """The optimized step against the step as written."""
     with jax.enable_x64(dtype == "float64"):
         loss, *args = MODELS[model](np.random.default_rng(seed))
         args = cast(args, dtype)
@@ -107,12 +99,7 @@ def try_model(model: str, way: str, dtype: str, compiled: bool, seed: int = 3) -
             assert "contract of" in show(made, sources=True)
         leaves = [np.asarray(a) for a in jax.tree.leaves(args)]
         tolerance = 1e-12 if dtype == "float64" else 1e-5
-        what = f"{model} {way}"
-        close(reference.run(made, leaves), reference.run(program, leaves), tolerance, what)
-        if compiled:
-            wanted = jax.jit(partial(WAYS[way], JAX, loss))(*args)
-            close(ft.jit(lambda *xs: step(*xs))(*args), wanted, tolerance, what)
-            close(reference.run(made, leaves), wanted, tolerance, what)
+        close(reference.run(made, leaves), reference.run(program, leaves), tolerance, f"{model} {way}")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -122,20 +109,7 @@ def test_per_example_gradients(model, dtype, monkeypatch):
     ways = list(WAYS)
     at = list(MODELS).index(model)
     for way in (ways[at % len(ways)], ways[(at + 4) % len(ways)]):
-        try_model(model, way, dtype, compiled=False)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("search", [Everything, Loops, Grams, GramLoops])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("model", MODELS)
-def test_every_way_of_clipping(model, way, dtype, search, monkeypatch):
-    chosen(monkeypatch, search)
-    try_model(model, way, dtype, compiled=search is Everything)
-
-
-# --- what it is worth -----------------------------------------------------------------------------
+        try_model(model, way, dtype)
 
 
 def shapes_made(program: Program) -> list[tuple[int, ...]]:
@@ -157,30 +131,19 @@ def test_no_gradient_of_an_example_is_made(model, way):
     assert not made
 
 
-# --- special values and shapes --------------------------------------------------------------------
-
-AXES = [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (2, 3, 4, 0), (1, 1, 1, 1), (3, 1, 1, 5), (3, 2, 1, 1)]
-
-
-@pytest.mark.parametrize("search", [Everything, Grams, Loops, GramLoops])
-@pytest.mark.parametrize("sizes", AXES)
-def test_axes_of_no_and_of_one_element(sizes, search, monkeypatch):
-    chosen(monkeypatch, search)
+@pytest.mark.parametrize("sizes", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 3, 0, 4), (1, 1, 1, 1)])
+def test_axes_of_no_and_of_one_element(sizes, monkeypatch):
+    chosen(monkeypatch, Everything)
     b, t, i, j = sizes
-    x, d = np.ones((b, t, i), np.float32), 2 * np.ones((b, t, j), np.float32)
+    args = [np.ones((b, t, i), "f4"), np.full((b, t, j), 2, "f4")]
 
-    def f(x: Any, d: Any) -> Any:
+    def f(x, d):
         g = fnp.einsum("bti,btj->bij", x, d)
         n = summed_squares(g.reshape(b, j, i)) if i * j else summed_squares(g)
         return n, fnp.tensordot(n, g, 1), fnp.sum(g.reshape(-1))
 
-    program = ft.make_ir(f)(x, d)
-    made = ft.passes.contract(program)
-    check(made)
-    wanted = reference.run(program, [x, d])
-    close(reference.run(made, [x, d]), wanted, 1e-6)
-    if search is Everything:
-        close(ft.jit(lambda *xs: f(*xs))(x, d), wanted, 1e-6)
+    program = ft.make_ir(f)(*args)
+    close(reference.run(ft.passes.contract(program), args), reference.run(program, args), 1e-6)
 
 
 STEPS: dict[str, Any] = {

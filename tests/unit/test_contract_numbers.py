@@ -1,7 +1,5 @@
 """The contraction pass keeps the numbers: accuracy, special values, random and long programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

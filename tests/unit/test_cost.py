@@ -1,7 +1,5 @@
 """`cost`: by hand where it can be, beside XLA's own account where it cannot."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -25,9 +23,6 @@ def shape(*sizes, dtype="float32"):
 
 def plainly(f):
     return ft.cost(f, passes=(), xla=False)
-
-
-# --- by hand --------------------------------------------------------------------------------------
 
 
 def test_a_product_and_a_sum():
@@ -135,8 +130,6 @@ def test_saved_reports(tmp_path):
     assert len(data["equations"]) == len(report.equations)
     assert "jnp.tanh(x @ w)" in (tmp_path / "cost.html").read_text()
 
-
-# --- beside XLA -----------------------------------------------------------------------------------
 
 L = models.OURS
 PROGRAMS = {

@@ -1,7 +1,5 @@
 """A call of a jitted function that is compiled runs in JAX's C++, unless someone is tracing."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

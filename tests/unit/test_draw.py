@@ -1,7 +1,5 @@
 """Pictures of programs: their boxes and arrows, the SVG, the page, what a notebook shows."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -20,7 +18,6 @@ from functrans import errors, lax
 from functrans.inspect import draw
 from functrans.inspect.draw import of_equations, of_lines, size
 from functrans.ir.program import Program
-from tests.unit.test_explore import shown
 
 pytestmark = pytest.mark.smoke
 
@@ -44,9 +41,6 @@ LOOP = ft.make_ir(looped)(np.ones(5, np.float32))
 def long_program() -> Program:
     params = transformer_params(2, 16)
     return ft.make_ir(ft.grad(transformer_loss(OURS)))(params, np.arange(9))
-
-
-# --- boxes and arrows -----------------------------------------------------------------------------
 
 
 def test_a_box_for_each_equation_and_an_arrow_for_each_value():
@@ -73,34 +67,6 @@ def test_long_programs_by_lines():
     assert sum([int(b.split(" · ")[1].split()[0]) for b in below]) == len(program.equations)
     both = [n["kind"] for n in graph["nodes"] if n["label"].startswith("scores = jnp.einsum")]
     assert sorted(both) == ["backward", "forward"]
-
-
-def deep(params: Any, x: Any) -> Any:
-    return x @ params["encoder"]["layers"][0]["attention"]["w"] + params["b"]
-
-
-def test_inputs_are_named_by_their_paths():
-    w = np.ones((3, 2), np.float32)
-    params = {"encoder": {"layers": [{"attention": {"w": w}}]}, "b": w[0], "unused": w}
-    program = ft.jit(deep).program(params, np.ones((4, 3), np.float32))
-    inputs = [n for n in of_equations(program)["nodes"] if n["kind"] == "input"]
-    whole = "params['encoder']['layers'][0]['attention']['w']"
-    assert [(n["label"], n["below"]) for n in inputs] == [
-        ("params['b']", "a: f32[2]"),
-        ("…" + whole[-33:], "b: f32[3,2]"),
-        ("x", "d: f32[4,3]"),
-    ]
-    assert inputs[1]["about"] == f"input {whole}"
-    together = next(n for n in of_lines(program)["nodes"] if n["kind"] == "input")
-    assert together["about"].splitlines()[1:] == [
-        "params['b']: f32[2]",
-        f"{whole}: f32[3,2]",
-        "params['unused']: f32[3,2]",
-        "x: f32[4,3]",
-    ]
-
-
-# --- files ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -169,16 +135,6 @@ def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     draw._engine.cache_clear()
     with pytest.raises(errors.NotSupported, match=r"pip install functrans\[draw\]"):
         GRADIENT.draw(tmp_path / "p.svg")
-
-
-@pytest.mark.heavy
-def test_the_page_draws_itself(tmp_path: Path):
-    document = shown(LOOP.draw(tmp_path / "p.html"))
-    assert re.search(r'data-ready="\d+"', document)
-    kinds = re.findall(r'class="box (\w+)(?: folds)?" data-id="\d+"', document)
-    assert kinds.count("forward") + kinds.count("backward") == size(of_equations(LOOP))
-    assert kinds.count("exit") == 2
-    assert document.count('class="arrow"') >= len(of_equations(LOOP)["edges"])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="there the engine waited for the interpreter's end")

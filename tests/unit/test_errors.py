@@ -1,8 +1,6 @@
 """The classes of errors; operations without a rule. What is said of wrong calls: wrong_calls_*.txt, and
 the tables of tests/pages/."""
 
-from __future__ import annotations
-
 import builtins
 from pathlib import Path
 from typing import Any

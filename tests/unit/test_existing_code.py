@@ -1,8 +1,6 @@
 """Private training as JAX's users and libraries write it: no gradient of one example is made, and
 the numbers are JAX's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -63,8 +61,6 @@ def typed(dtype: str, *args: Any) -> tuple[Any, ...]:
     return jax.tree.map(lambda a: jnp.asarray(a, dtype if a.dtype.kind == "f" else a.dtype), args)
 
 
-# --- spellings ------------------------------------------------------------------------------------
-
 Gradient = Callable[..., Any]
 Spelling = Callable[[Gradient], Callable[..., Any]]
 
@@ -118,6 +114,18 @@ def each_leaf(grads: Any) -> Any:
     return jax.tree.map(lambda g: g / jnp.maximum(1.0, jnp.linalg.norm(g) / CLIP), grads)
 
 
+def of_rows(use: Callable[[Any], Any]) -> Spelling:
+    """Of the matrix whose rows are the examples' gradients."""
+
+    def spelled(gradient):
+        def step(params, x, y):
+            return use(jax.vmap(lambda e: jax.flatten_util.ravel_pytree(gradient(params, *e))[0])((x, y)))
+
+        return step
+
+    return spelled
+
+
 NORMS: dict[str, Callable[[list[Any]], Any]] = {
     "vdot": lambda gs: jnp.sqrt(sum([jnp.vdot(g, g) for g in gs])),
     "square": lambda gs: jnp.sqrt(sum([jnp.sum(jnp.square(g)) for g in gs])),
@@ -133,6 +141,8 @@ SPELLINGS: dict[str, Spelling] = {
     "cond": by_example(branched),
     "each leaf": by_example(each_leaf),
     "lax.map": by_factor(NORMS["vdot"], batch_size=4),
+    "rows": of_rows(lambda rows: jnp.sqrt(jnp.sum(rows * rows, axis=1)) @ rows),
+    "products of rows": of_rows(lambda rows: rows @ rows.T),
 }
 
 

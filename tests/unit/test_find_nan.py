@@ -1,7 +1,5 @@
 """`find_nan`: planted NaNs and infinities are found, with the user's line, wherever they are."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -95,11 +93,6 @@ def test_what_is_given_is_not_made_but_by_a_callback():
     assert (called.first.kind, called.first.primitive) == ("NaN", "pure_callback")
 
 
-def test_infinities_may_be_passed_over():
-    only = ft.find_nan(lambda x: jnp.log(x) * 0.0, infinities=False)(0.0)
-    assert (only.first.kind, only.first.primitive) == ("NaN", "mul")
-
-
 def test_each_equation_once_and_in_order():
     def f(xs):
         return lax.scan(lambda c, x: (jnp.log(x) + c, jnp.sqrt(x - 1.0)), 0.0, xs)
@@ -117,18 +110,6 @@ def test_a_program_and_a_saved_report(tmp_path):
     report.save(tmp_path / "nan.html")
     assert json.loads((tmp_path / "nan.json").read_text())["findings"][0]["kind"] == "infinity"
     assert "jnp.sqrt(x)" in (tmp_path / "nan.html").read_text()
-
-
-def test_what_was_only_batched_is_no_derivative():
-    report = ft.find_nan(ft.vmap(jnp.log))(jnp.array([[1.0, 2.0], [-1.0, 1.0]]))
-    assert report.first is not None
-    assert report.first.forward == ""
-    assert "as a derivative of" not in str(report)
-    slopes = ft.vmap(ft.grad(lambda x: jnp.sqrt(x)))
-    assert "sqrt at" in ft.find_nan(slopes)(jnp.zeros(2)).first.forward
-
-
-# --- rules of the user's --------------------------------------------------------------------------
 
 
 @ft.custom_vjp
@@ -154,12 +135,9 @@ def tripled_jvp(primals, tangents):
 
 
 @pytest.mark.parametrize("rule", [doubled_bwd, tripled_jvp])
-@pytest.mark.parametrize("form", ["grad", "vmap of grad", "grad of vmap", "jit", "scan"])
+@pytest.mark.parametrize("form", ["grad of vmap", "scan"])
 def test_equations_of_a_rule_know_the_call_that_they_are_the_derivative_of(rule, form):
     f = doubled if rule is doubled_bwd else tripled
-
-    def loss(x):
-        return jnp.sum(f(x))
 
     def scanned(x):
         return lax.scan(lambda c, a: (c + f(a), None), 0.0, x)[0]
@@ -167,15 +145,10 @@ def test_equations_of_a_rule_know_the_call_that_they_are_the_derivative_of(rule,
     def mapped(x):
         return jnp.sum(ft.vmap(f)(x))
 
-    user, g = {
-        "grad": (loss, ft.grad(loss)),
-        "vmap of grad": (loss, ft.vmap(ft.grad(loss))),
-        "grad of vmap": (mapped, ft.grad(mapped)),
-        "jit": (loss, ft.jit(ft.grad(ft.jit(loss)))),
-        "scan": (scanned, ft.grad(scanned)),
-    }[form]
+    user = scanned if form == "scan" else ft.jit(mapped)
+    g = ft.grad(user)
     found = ft.find_nan(g)(np.array([1.0, 0.0], np.float32)).first
     assert found.primitive == "div"
     assert f"({rule.__qualname__})" in found.line
     assert found.forward.startswith(f"custom_{'vjp' if f is doubled else 'jvp'}_call at {__file__}")
-    assert f"({user.__qualname__}" in found.forward
+    assert f"({(scanned if form == 'scan' else mapped).__qualname__}" in found.forward

@@ -1,7 +1,5 @@
 """Kernel gradients of examples on GPUs: which convolutions become products, and with what results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,7 +54,7 @@ def rewritten(equations: Iterator[Equation]) -> Iterator[tuple[Equation, Any]]:
             yield e, form
 
 
-def of(program: ft.Program) -> Iterator[Equation]:
+def of(program: ft.ir.Program) -> Iterator[Equation]:
     return (e for p in with_nested(program) for e in p.equations if e.primitive is conv_general_dilated)
 
 

@@ -3,8 +3,6 @@
 Each test looks at all files and lists every place that breaks its rule.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """`jit` and its relatives against `jax.jit`, option by option."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref
@@ -28,9 +26,6 @@ def assert_same(ours: Any, theirs: Any) -> None:
     assert left[1] == right[1]
     assert_close(left[0], right[0])
     assert [y.weak_type for y in left[0]] == [y.weak_type for y in right[0]]
-
-
-# --- what is passed and returned ------------------------------------------------------------------
 
 
 class Model:
@@ -69,24 +64,6 @@ def test_a_jitted_method_binds_its_object():
     assert_close(Layer(Y).apply(X), X * Y)
 
 
-# --- how often it traces --------------------------------------------------------------------------
-
-
-def test_clear_caches():
-    traces = []
-    f = ft.jit(lambda x: traces.append(x) or x * 2)
-    f(X), ft.vmap(f)(X)
-    count = len(traces)
-    ft.clear_caches()
-    assert_close(f(X), X * 2)
-    assert_close(ft.vmap(f)(X), X * 2)
-    assert len(traces) == 2 * count
-    assert_close(fnp.sin(X), np.sin(X))
-
-
-# --- buffers and devices --------------------------------------------------------------------------
-
-
 def test_donation_inside_a_transformation_keeps_the_buffer():
     f = ft.jit(lambda x: fnp.sum(x * x), donate_argnums=0)
     x = jnp.asarray(X) + 0
@@ -110,23 +87,6 @@ def test_unused_arguments():
     assert names(keep_unused=True) == 2
 
 
-# --- ahead of time --------------------------------------------------------------------------------
-
-
-def test_ahead_of_time():
-    f = ft.jit(lambda x, y: {"out": fnp.sin(x) @ y})
-    lowered = f.lower(X, Y)
-    assert "stablehlo.sine" in lowered.as_text()
-    assert lowered.out_info["out"].shape == ()
-    compiled = lowered.compile()
-    assert_close(compiled(X, Y)["out"], np.sin(X) @ Y)
-    assert compiled.cost_analysis()["flops"] > 0
-    assert compiled.memory_analysis().argument_size_in_bytes >= 24
-    assert "sine" in compiled.as_text()
-    with pytest.raises(TypeError):
-        compiled(X[:2], Y[:2])
-
-
 def test_a_nested_function_is_emitted_once():
     inner = ft.jit(lambda x: fnp.sin(x) * 2)
 
@@ -138,15 +98,9 @@ def test_a_nested_function_is_emitted_once():
     assert text.count("call @") == 3
 
 
-# --- eval_shape ----------------------------------------------------------------------------------
-
-
 def test_eval_shape_computes_nothing():
     huge = ft.ShapeDtypeStruct((1 << 20, 1 << 20), "float32")
     assert ft.eval_shape(lambda x: fnp.sum(x @ x, 0), huge).shape == (1 << 20,)
-
-
-# --- misuse ---------------------------------------------------------------------------------------
 
 
 def test_jit_of_one_function_traces_once_and_keeps_nothing_alive():

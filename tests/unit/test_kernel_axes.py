@@ -1,7 +1,5 @@
 """Another axis for short rows in kernels: where it is, and that results stay."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any
@@ -38,21 +36,6 @@ def test_rows_have_another_axis():
     assert axes(repeated(lambda i, x: jnp.sin(x) * 2), MATRIX) == {f"f32[3,{N},1]"}
     assert not axes(repeated(lambda i, x: jnp.sin(x) * 2), ROW[1:])
     assert not axes(repeated(lambda i, x: jnp.sin(x) * 2), np.ones(kernel_axes.LONG + 1, "float32"))
-
-
-def test_joined_rows_have_none():
-    """Those of vectors have it if there is more to compute than the conditions that joins become."""
-    assert not axes(repeated(lambda i, x: jnp.roll(x, 1) * 2), ROW)
-    assert f"f32[{N},1]" in axes(repeated(lambda i, x: jnp.roll(jnp.tanh(jnp.sin(jnp.exp(x))), 1)), ROW)
-    assert not axes(repeated(lambda i, x: jnp.roll(x, 1, 1) * 2), MATRIX)
-    assert f"f32[3,{N},1]" in axes(repeated(lambda i, x: jnp.roll(x, 1, 0) * 2), MATRIX)
-
-
-def test_most_of_a_longer_row_has_none():
-    long = np.ones((2, kernel_axes.LONG + 1), "float32")
-    for n, has_axis in ((N, True), (kernel_axes.LONG, False)):
-        text = kernel(repeated(lambda i, x, n=n: x.at[:, :n].set(jnp.sin(x[:, 1 : n + 1]))), long)
-        assert (f"f32[2,{n},1]" in text) == has_axis
 
 
 WORK = functions(LOOPS, "rows with another axis", "", globals())

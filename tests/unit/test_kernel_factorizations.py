@@ -1,8 +1,6 @@
 """Factorizations and triangular solves in kernels, beside LAPACK's: small ones, whose steps are
 written out, and larger ones, which are loops."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable
@@ -104,17 +102,3 @@ def test_triangular_solve_of_complex_stacks():
     how = {"left_side": True, "transpose_a": True, "conjugate_a": True}
     solve = functools.partial(lax.linalg.triangular_solve, **how)
     assert_close(*one_kernel(solve, a, matrices(2, 9, 3, dtype="complex64")), 1e-4)
-
-
-@pytest.mark.parametrize("solve", ["cho_solve", "lu_solve", "det"])
-def test_gradients(solve: str):
-    x, b = definite(matrices(8, 8)), matrices(8, 1)
-
-    def f(x: Any, b: Any) -> Any:
-        if solve == "det":
-            return jnp.linalg.slogdet(x)[1] * jnp.sum(b)
-        if solve == "lu_solve":
-            return jnp.sum(jnp.linalg.solve(x, b) ** 2)
-        return jnp.sum(ft.scipy.linalg.cho_solve((jnp.linalg.cholesky(x), True), b) ** 2)
-
-    assert_close(*one_kernel(ft.grad(f, argnums=(0, 1)), x, b), 1e-3)

@@ -1,7 +1,5 @@
 """Random numbers in loops: the bits are JAX's, and few keys are hashed as vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

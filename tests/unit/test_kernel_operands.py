@@ -1,7 +1,5 @@
 """The many small operands of a loop are computed in its kernel; the results of as many are joined."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

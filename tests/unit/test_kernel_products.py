@@ -1,7 +1,5 @@
 """Products in kernels: which are sums, and which XLA's own code computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

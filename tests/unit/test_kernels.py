@@ -1,8 +1,6 @@
 """Loops of small operations as one kernel each: which are chosen, that results stay, and that what
 XLA cannot compile is compiled plainly."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os
@@ -279,29 +277,6 @@ def clipped(x: Any) -> Any:
 
 clipped.defvjp(lambda x: (jnp.sin(x), x), lambda x, ct: (jnp.clip(ct * jnp.cos(x), -0.5, 0.5),))
 
-WAYS: dict[str, Callable[[Any], Any]] = {
-    "jvp": lambda x: ft.jvp(simulated, (x,), (x,)),
-    "grad": ft.grad(total),
-    "hessian": ft.hessian(total),
-    "jacfwd(grad)": ft.jacfwd(ft.grad(total)),
-    "vmap(grad)": lambda x: ft.vmap(ft.grad(total))(jnp.stack([x, 2 * x])),
-    "checkpoint": ft.grad(ft.checkpoint(total)),
-    "cond": lambda x: lax.cond(x[0] > 0, simulated, lambda x: simulated(-x), x),
-    "custom rule": ft.grad(lambda x: jnp.sum(repeated(lambda i, x: clipped(x) * 1.1)(x))),
-    "while, by checkpoints": ft.grad(
-        lambda x: jnp.sum(lax.fori_loop(0, jnp.int32(x[3] * 9), lambda i, x: jnp.sin(x) * x, x))
-    ),
-    "linearize": lambda x: ft.linearize(simulated, x)[1](x),
-}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", WAYS)
-def test_transformations(name: str):
-    f = WAYS[name]
-    assert count_kernels(f, X) > 0
-    assert_close(ft.tree.leaves(ft.jit(f)(X)), by_numpy(f, X), 1e-4)
-
 
 def test_integers_wrap_and_what_is_not_finite_stays():
     def f(x: Any, n: Any) -> Any:
@@ -355,20 +330,6 @@ def test_orders_are_those_of_a_sort(shape: tuple[int, ...], axis: int, keys: int
         for a, b in zip(ft.jit(ordered)(*operands), by_numpy(ordered, *operands), strict=True):
             np.testing.assert_array_equal(a, b)
             np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
-
-
-@pytest.mark.parametrize("shape", [(3,), (20, 20), (5, 6, 12)])
-def test_gradients_of_shifts(shape: tuple[int, ...]):
-    x = np.linspace(-1, 1, np.prod(shape), dtype="float32").reshape(shape)
-
-    def step(i: Any, x: Any) -> Any:
-        return 0.3 * jnp.sin(sum([sum(shifted(x, axis)) for axis in range(x.ndim)], x))
-
-    def f(x: Any) -> Any:
-        return jnp.sum(repeated(step, 5)(x) ** 2)
-
-    assert count_kernels(ft.grad(f), x) == 2
-    assert_close([ft.jit(ft.grad(f))(x)], by_numpy(ft.grad(f), x), 1e-5)
 
 
 def test_products_of_booleans():

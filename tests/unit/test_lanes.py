@@ -1,7 +1,5 @@
 """Loops over many lanes block by block (passes/lanes.py) give what they give all at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

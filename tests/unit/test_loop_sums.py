@@ -1,8 +1,6 @@
 """Sums that loops carry, and sums over what they write: which way they are better taken, what is
 left alone, and values."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 
@@ -104,30 +102,6 @@ def test_backwards_and_from_zero():
     made = accumulated(program)
     same(made, program)
     assert "add" not in [e.primitive.name for e in made.equations]
-
-
-def test_memory_is_not_spent():
-    """What is written must be small beside what is read, or beside the sum."""
-    text = """program (x: f32[100,2], w: f32[64,64]) {
-  m: f32[64,64], h: f32[64] = scan[length=100, consts=0, carry=2] w 0.0:f32[64] x {
-    program (k: f32[64,64], h: f32[64], x: f32[2]) {
-      a: f32[64] = sin h
-      f: f32[64,64] = dot_general["i,j->ij"] a h
-      g: f32[64,64] = add k f
-      return g, a
-    }
-  }
-  return m, h
-}"""
-    program = parse(text)
-    check(program)
-    assert accumulated(program) is program  # it reads 2 numbers a step
-    short = parse(text.replace("100", "10"))  # 1280 numbers in all are less than the sum
-    same(accumulated(short), short)
-    assert accumulated(short) is not short
-
-
-# --- what is written to be summed -----------------------------------------------------------------
 
 
 def stacked(read: str, result: str) -> str:

@@ -1,8 +1,6 @@
 """Loops with large steps keep XLA's threads (passes/threads.py): where XLA would make one kernel of
 them, their condition reads the number of the replica."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ met once leaves nothing.
 XLA's memory analysis is asked, nothing is timed: the same program always gives the same bytes.
 """
 
-from __future__ import annotations
-
 import gc
 
 import jax
@@ -14,7 +12,7 @@ import pytest
 
 import functrans as ft
 import functrans.numpy as jnp
-from benchmarks.growth import COMPILED, PLAIN, cases, in_a_process
+from benchmarks.growth import COMPILED, PLAIN, cases
 from benchmarks.memory import PROGRAMS, temporary_bytes
 from benchmarks.models import JAX, OURS
 from functrans import lax
@@ -155,23 +153,6 @@ def test_large_repeated_arrays_do_not_wait_for_the_way_back(monkeypatch):
     assert ours < before
 
 
-def test_each_reader_of_a_large_repeated_array_makes_its_own():
-    f = ft.jit(lambda x, y: (y * x, y + x, jnp.sin(y)))
-    program = f.program(np.ones(512, np.float32), np.ones((1024, 512), np.float32))
-    (repeat,) = [e for e in program.equations if e.primitive.name == "broadcast_in_dim"]
-    program = program.replace(outputs=[*program.outputs, repeat.outputs[0]])
-    made = fusion_boundaries.apart(program)
-    ft.ir.check(made)
-    names = [e.primitive.name for e in made.equations]
-    assert names == ["broadcast_in_dim", "mul", "optimization_barrier", "broadcast_in_dim", "add", "sin"]
-    assert fusion_boundaries.apart(made) is made
-    args = np.arange(512, dtype=np.float32), np.ones((1024, 512), np.float32)
-    for a, b in zip(ft.interpret(program, *args), ft.interpret(made, *args), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-# --- what is met once -----------------------------------------------------------------------------
-
 ONCE = cases("functrans")
 # so many steps in the default run: a step of the first kind takes fractions of a millisecond
 STEPS = {PLAIN: 20, COMPILED: 8}
@@ -199,14 +180,3 @@ def test_what_is_met_once_leaves_no_program(name):
     for i in range(3, steps):
         ONCE[name].step(i)
     assert programs() <= before + 3
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", list(ONCE))
-def test_memory_is_flat_or_jax_s(name):
-    """20 cases of 400 shapes, 1,000 compiled or 100,000 plain steps, each in a process of its own,
-    beside JAX's: some twenty minutes on two cores."""
-    _, ours = in_a_process("functrans", name)
-    if ours > 30:
-        _, theirs = in_a_process("jax", name)
-        assert ours <= 1.1 * theirs + 30

@@ -4,8 +4,6 @@ Forward mode transposes the rule, so what the cotangent does not reach must be t
 calls, loops, branches and barriers.
 """
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest

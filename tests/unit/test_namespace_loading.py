@@ -1,7 +1,5 @@
 """Importing functrans loads next to nothing; whatever is imported first, all is there in time."""
 
-from __future__ import annotations
-
 import ast
 import os
 import subprocess

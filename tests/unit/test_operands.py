@@ -1,7 +1,5 @@
 """Operators of traced arrays with what is no array: who is asked, and when it is an error."""
 
-from __future__ import annotations
-
 import operator
 from array import array
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple

@@ -1,7 +1,5 @@
 """The other passes: text before and after, and the pipeline."""
 
-from __future__ import annotations
-
 import itertools
 import time
 
@@ -18,11 +16,9 @@ from functrans.passes import pipeline
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.elementwise.transcendental import sin
 from tests.support.closeness import assert_close
-from tests.unit.rewriting import ALONE, X, body
+from tests.unit.rewriting import ALONE, X
 
 pytestmark = pytest.mark.smoke
-
-# --- fold -----------------------------------------------------------------------------------------
 
 
 def test_arrays_without_elements_are_known():
@@ -52,9 +48,6 @@ def test_a_window_as_large_as_the_array_replaces_it(change):
     assert_close(ft.jit(f)(x, y), getattr(x.at[:, :], change)(y))
 
 
-# --- common subexpressions ------------------------------------------------------------------------
-
-
 def test_what_a_checkpoint_computes_again_stays():
     def loss(x):
         f = ft.checkpoint(lambda x: fnp.sin(fnp.sin(x)))
@@ -64,9 +57,6 @@ def test_what_a_checkpoint_computes_again_stays():
     sines = [e for p in with_nested(program) for e in p.equations if e.primitive is sin]
     made = ft.passes.optimize(program, ("default",))
     assert len([e for p in with_nested(made) for e in p.equations if e.primitive is sin]) == len(sines)
-
-
-# --- calls ----------------------------------------------------------------------------------------
 
 
 def test_calls_of_short_programs_and_single_calls_are_replaced():
@@ -96,21 +86,6 @@ def test_programs_that_share_equations_are_each_put_in_place_of_their_call():
     assert not [e for e in made.equations if e.primitive.holds_programs]
     wanted = np.sin([1.0, 2.0]) * np.cos([1.0, 2.0])
     np.testing.assert_allclose(ft.interpret(made, 1.0, 2.0), wanted, rtol=1e-6)
-
-
-def test_marks_and_rules_are_gone_when_nothing_is_differentiated_any_more():
-    @ft.custom_jvp
-    def f(x):
-        return fnp.sin(x)
-
-    f.defjvp(lambda p, t: (f(*p), t[0] * fnp.cos(p[0])))
-    program = ft.make_ir(lambda x: lax.stop_gradient(f(x)))(1.0)
-    made = ft.passes.optimize(program, ("resolve", "inline_calls"))
-    check(made)
-    assert body(made) == ["b = sin a", "return b"]
-
-
-# --- nested programs ------------------------------------------------------------------------------
 
 
 def nest(depth: int, inner: Program) -> Program:
@@ -158,9 +133,6 @@ def test_long_programs_take_linear_time(name):
     assert len(made.equations) <= 8_000
 
 
-# --- sources --------------------------------------------------------------------------------------
-
-
 def test_rewritten_equations_keep_the_users_line_and_say_what_they_were():
     program = ft.make_ir(lambda x: -(x * 3.0))(np.ones(3, np.float32))
     made = ft.passes.simplify(program)
@@ -169,9 +141,6 @@ def test_rewritten_equations_keep_the_users_line_and_say_what_they_were():
     assert e.origin is not None
     assert (e.origin.how, e.origin.equation) == ("simplify of", program.equations[1])
     assert "simplify of neg" in show(made, sources=True)
-
-
-# --- the pipeline ---------------------------------------------------------------------------------
 
 
 def test_jit_takes_the_passes_that_it_is_to_run():
@@ -207,17 +176,6 @@ def test_functions_that_share_a_program_share_no_options(order):
     fresh = {w: shown(w, ft.ir.parse(ft.ir.show(program), program.values)) for w in order}
     assert len({*fresh.values()}) == 3
     assert {which: shown(which, program) for which in order} == fresh
-
-
-def test_a_function_may_be_a_pass():
-    def sines_to_zero(program: Program) -> Program:
-        return parse("program (x: f32[3]) { return 0.0:f32[3] }")
-
-    x = np.ones(3, np.float32)
-    assert not np.any(np.asarray(ft.jit(fnp.sin, passes=("simplify", sines_to_zero))(x)))
-
-
-# --- explain --------------------------------------------------------------------------------------
 
 
 def test_explain_tells_what_was_joined():

@@ -1,8 +1,6 @@
 """Random algebra on special numbers before and after every pass. (Other random programs:
 matrix/test_random_programs.py.)"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -143,25 +141,16 @@ def try_algebra(program: Program, dtype: str, compiled: bool = False) -> None:
         try_all(program, xs, tolerance, compiled)
 
 
+@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
-def test_special_numbers(dtype):
-    @settings(max_examples=40, derandomize=True, database=None, **SETTINGS)
+def test_special_numbers(dtype, many):
+    how = {"max_examples": 200} if many else {"max_examples": 40, "derandomize": True, "database": None}
+
+    @settings(**how, **SETTINGS)
     @given(st.data())
     def run(data: Any) -> None:
         with jax.enable_x64(True):
-            try_algebra(data.draw(algebra(dtype, 8)), dtype)
-
-    run()
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bfloat16"])
-def test_many_special_numbers(dtype):
-    @settings(max_examples=200, **SETTINGS)
-    @given(st.data())
-    def run(data: Any) -> None:
-        with jax.enable_x64(True):
-            try_algebra(data.draw(algebra(dtype, 15)), dtype, compiled=True)
+            try_algebra(data.draw(algebra(dtype, 15 if many else 8)), dtype, compiled=many)
 
     run()
 

@@ -1,8 +1,6 @@
 """Loops whose steps compute what the step before computed: what is carried, what is left alone, and
 values and derivatives."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -168,28 +166,6 @@ def test_values_and_derivatives(name):
 
     by_numpy = ft.interpret(ft.make_ir(results)(X, V), X, V)
     assert_close(ft.tree.leaves(ft.jit(results)(X, V)), by_numpy, 2e-5)
-
-
-def test_gradient_while():
-    """Of a loop whose number of steps is not known, beside the loop with that number."""
-
-    def known(x, v):
-        return jnp.sum(sum(lax.fori_loop(0, 5, lambda _, s: leapfrog(jnp.sin, *s), (x, v))))
-
-    ours = ft.jit(ft.grad(lambda x, v: jnp.sum(steps_unknown(x, v)), (0, 1)))(X, V)
-    assert_close(ours, ft.grad(known, (0, 1))(X, V), 1e-6)
-
-
-@pytest.mark.parametrize("name", ["by scan", "with constants", "called", "of a gradient", "unrolled"])
-def test_derivatives_are_of_the_shorter_loop(name):
-    """One sine and one cosine, in the loop forward."""
-
-    def loss(x, v):
-        return jnp.sum(SHORTER[name][0](x, v))
-
-    program = ft.passes.optimize(ft.make_ir(ft.grad(loss, (0, 1)))(X, V))
-    inside = [e.primitive.name for p in with_nested(program) if p is not program for e in p.equations]
-    assert (inside.count("sin"), inside.count("cos")) == (1, 1)
 
 
 @pytest.mark.parametrize("number", [float("nan"), 0.0, -0.0, 2.5])

@@ -1,7 +1,5 @@
 """What vjp returns is a pytree of residuals; fwd_and_bwd is vjp in two compiled functions."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jax_numpy
 import numpy as np
@@ -52,18 +50,6 @@ def test_as_the_residual_of_a_custom_rule():
     compare(of)
 
 
-def test_its_leaves_are_the_residuals():
-    _, pullback = ft.vjp(lambda x, n: ft_numpy.sin(x) * n, X, 3)
-    leaves, structure = ft.tree.flatten(pullback)
-    assert leaves
-    assert all(isinstance(x, jax.Array) for x in leaves)
-    assert structure == ft.tree.structure(pullback)
-    again = ft.tree.unflatten(structure, [x * 2 for x in leaves])
-    x_bar, n_bar = again(ft_numpy.ones(3))
-    assert n_bar.dtype == jax.dtypes.float0
-    assert not np.allclose(x_bar, pullback(ft_numpy.ones(3))[0])
-
-
 @pytest.mark.parametrize(
     ("argnums", "has_aux", "jitted"),
     [(0, True, False), (1, False, True), (-1, True, True), ((0, 1), False, False), ([1], True, True)],
@@ -93,17 +79,6 @@ def test_each_is_traced_once():
         out, residuals = fwd(X * k)
         np.testing.assert_allclose(bwd(residuals, out), np.cos(X * k) * out, rtol=1e-6)
     assert len(traced) == ft.explain_cache(fwd).count == ft.explain_cache(bwd).count == 1
-
-
-def test_under_other_transformations():
-    fwd, bwd = ft.fwd_and_bwd(lambda x: x**3, 0)
-
-    def slope(x):
-        return bwd(fwd(x)[1], 1.0)
-
-    assert float(ft.grad(slope)(2.0)) == 12.0
-    np.testing.assert_allclose(ft.vmap(slope)(X), 3 * X**2)
-    np.testing.assert_allclose(lax.map(ft.jit(slope), X), 3 * X**2)
 
 
 def both(x, y):

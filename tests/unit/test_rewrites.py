@@ -1,7 +1,5 @@
 """Passes on short programs, `rewrites.txt`: what they make of them, and what they must leave alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import jax

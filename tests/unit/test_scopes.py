@@ -1,7 +1,5 @@
 """Names around operations, and what is computed while a function is traced."""
 
-from __future__ import annotations
-
 import re
 import threading
 from typing import Any
@@ -72,19 +70,6 @@ def test_a_scope_ends_with_its_block_and_belongs_to_its_thread():
         raise KeyError
     seen.append(str(ft.find_nan(lambda x: jnp.log(x))(-1.0)))
     assert not any(word in text for text in seen for word in ("here/", "lost/"))
-
-
-def test_decorators():
-    @ft.named_scope("twice")
-    def double(x: Any) -> Any:
-        return x * 2
-
-    named = ft.named_call(double, name="called")
-    assert "jit(double)/called/twice/test_decorators.<locals>.double" in {
-        re.sub("/double$", "/test_decorators.<locals>.double", n) for n in names(named, 1.0)
-    }
-    assert ft.named_call(layer).__name__ == "layer"
-    np.testing.assert_allclose(ft.jit(ft.grad(named))(3.0), 2.0)
 
 
 def with_constants(m: Any, numpy: Any) -> Any:

@@ -1,8 +1,6 @@
 """Which programs the calling thread runs on a CPU without being asked: those that take less time than another
 thread's start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -94,28 +92,11 @@ def test_who_decides(reasons: list[Any]):
     assert reasons.pop() is short
 
 
-def test_callbacks_stay_in_what_is_compiled_ahead_of_time(reasons: list[Any]):
-    def f(x: Any) -> Any:
-        return jax.pure_callback(lambda x: 2 * np.asarray(x), x, x) + product(x)
-
-    found = ft.jit(f).lower(X).compile()(X)
-    assert short not in reasons
-    assert_close(found, 2 * X + product(X), 1e-5)
-
-
 def test_a_program_of_jax_is_its_own(reasons: list[Any]):
     inlined, mapped = ft.jit(product, inline=True), jax.vmap(ft.jit(product))
     for f in (inlined, lambda x: mapped(x[None]), jax.grad(lambda x: inlined(x).sum())):
         jax.jit(f)(X)
     assert reasons == []
-
-
-def test_results_are_there_when_a_call_returns(reasons: list[Any]):
-    run = ft.jit(lambda x: diffused(x, 37))  # JAX 0.10 may find others in its disk cache that do not block
-    x = jax.block_until_ready(jnp.asarray(X))
-    for _ in range(3):
-        assert run(x).is_ready()
-    assert reasons == [short]
 
 
 def test_a_call_does_not_wait_for_its_arguments(reasons: list[Any]):

@@ -5,12 +5,9 @@ The functions are traced and run by the reference, so nothing is compiled but wh
 donated. Each result tells by its number with which values the function was traced.
 """
 
-from __future__ import annotations
-
 import enum
-import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -129,108 +126,16 @@ def test_equal_values_that_are_not_the_same(kind: str):
     each([(inside, i % 2 == 1) for i, inside in enumerate(INSIDE)], check)
 
 
-# --- every way to give them -----------------------------------------------------------------------
-
-
-def of_many(a, x, b="b", y=1.0, *rest, c="c", z=2.0, **more):
-    """a, b, c and w may be static, the others are arrays."""
-    n = number(a, b, c, more.pop("w", "w"))
-    return (x + 2 * y + 4 * sum(rest) + 8 * z + 16 * sum(more.values())) * n
-
-
-# what is static -> the options of jit and checkpoint that say so
-MANY: dict[str, dict[str, Any]] = {
-    "positions": {"static_argnums": (0, 2), "static_argnames": ("c", "w")},
-    "positions from the end": {"static_argnums": (-4, -2), "static_argnames": ("w", "c")},
-    "names": {"static_argnames": ("w", "c", "b", "a")},
-    "one of each": {"static_argnums": 2, "static_argnames": ("c", "a", "w")},
-    "both of one": {"static_argnums": (0, 2), "static_argnames": ("a", "b", "c", "w")},
-}
-
-
-def ways() -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Calls of `of_many`: each static argument left out, by position or by name, of two values."""
-    for a, b, c, w in itertools.product((1, True), (None, 1, True), (None, 1, 1.0), (None, 0, -0.0)):
-        named = {k: v for k, v in (("c", c), ("w", w)) if v is not None}
-        by_name = {} if b is None else {"b": b}
-        yield (a, X), {**by_name, **named}
-        yield (a, X), {**named, "z": X * 2, **by_name, "v": X, "y": X * 3}
-        yield (), {"x": X, **by_name, **named, "a": a}
-        if b is not None:
-            yield (a, X, b), named
-            yield (a, X, b, 2 * X, 3 * X, 4 * X), {"z": X * 5, **named, "v": X, "u": X}
-
-
-MAKERS = [(m, o) for m in (ft.jit, ft.checkpoint) for o in MANY] + [(from_jax, "one of each")]
-
-
-@pytest.mark.parametrize(("make", "options"), MAKERS)
-def test_every_way_to_give_them(make: Any, options: str):
-    calls = list(ways())
-    want = [float(of_many(*args, **kwargs)) for args, kwargs in calls]
-    order = 1 if options in ("names", "positions") else -1  # which comes first
-    f = make(of_many, **MANY[options])
-
-    def g(x: Any) -> list[Any]:
-        def given(tree: Any) -> Any:
-            return jax.tree.map(lambda v: v * x if v.__class__ is np.float32 else v, tree)
-
-        return [f(*given(args), **given(kwargs)) for args, kwargs in calls[::order]]
-
-    outs = ft.interpret(ft.make_ir(g)(X), X)
-    assert list(map(float, outs)) == want[::order]
-
-
 def test_positions_from_the_end_of_any_number():
     f = ft.jit(lambda *args: X * number(*args[1:]), static_argnums=-1)
     assert [float(f(X, 1)), float(f(X, 2))] == [number(1), number(2)]
 
 
-# --- donation among static arguments --------------------------------------------------------------
-
-
-def donations() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Which of three arguments are static, which are donated: all choices of both."""
-    choices = [c for n in range(4) for c in itertools.combinations(range(3), n)]
-    for static, donated in itertools.product(choices, choices[1:]):
-        if not {*static} & {*donated}:
-            yield static, donated
-
-
-def deleted(f: Callable[..., Any], static: tuple[int, ...]) -> list[int]:
-    """The arguments whose buffers are gone after a call; each is a pair of arrays."""
-    args: list[Any] = []
-    for i in range(3):
-        pair = {"p": jax_numpy.full((1, 3), i + 1.0), "q": jax_numpy.full((1, 3), i + 2.0)}
-        args.append(i if i in static else pair)
-    f(*args)
-    gone = [[x.is_deleted() for x in jax.tree.leaves(a) if not isinstance(x, int)] for a in args]
-    assert all(len({*pair}) <= 1 for pair in gone), gone
-    return [i for i, pair in enumerate(gone) if pair and pair[0]]
-
-
-def doubled(*args: Any) -> Any:
-    return [jax.tree.map(lambda x: x * 2, a) for a in args if isinstance(a, dict)]
-
-
-def doubled_three(a: Any, b: Any, c: Any) -> Any:
-    return doubled(a, b, c)
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda static, d: ft.jit(doubled_three, static_argnums=static, donate_argnums=d),
-        lambda static, d: ft.jit(
-            doubled_three, static_argnums=[i - 3 for i in static], donate_argnames=["abc"[i] for i in d]
-        ),
-    ],
-    ids=["by position", "by name"],
-)
-def test_what_is_donated_beside_static_arguments(make: Any):
-    def check(row: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
-        static, donated = row
-        assert deleted(make(static, donated), static) == list(donated)
-
-    each(donations(), check)
+@pytest.mark.parametrize("donated", [{"donate_argnums": (0, 3)}, {"donate_argnames": ["a", "c"]}])
+def test_what_is_donated_beside_static_arguments(donated: dict[str, Any]):
+    """Positions count the static arguments too; of a tree all leaves go."""
+    x, y, z = [{"p": jax_numpy.full((1, 3), i), "q": jax_numpy.full((1, 3), -i)} for i in (1.0, 2.0, 3.0)]
+    f = ft.jit(lambda a, n, b, c: jax.tree.map(lambda v: v * n, [a, b, c]), static_argnums=1, **donated)
+    f(x, 2, y, z)
+    gone = [[v.is_deleted() for v in jax.tree.leaves(a)] for a in (x, y, z)]
+    assert gone == [[True] * 2, [False] * 2, [True] * 2]

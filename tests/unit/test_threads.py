@@ -1,14 +1,10 @@
 """Tracing is per thread, and whatever happens in user code leaves no trace active."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -50,52 +46,6 @@ def test_two_threads_trace_at_once_and_do_not_see_each_other():
     assert [e.primitive.name for e in two.equations] == ["exp", "neg"] * 10
 
 
-def test_a_thread_computes_while_another_traces():
-    inside, done = threading.Event(), threading.Event()
-
-    def tracing():
-        def f(x):
-            inside.set()
-            assert done.wait(60)
-            return jnp.sin(x)
-
-        return ft.jit(f)(X)
-
-    def computing():
-        assert inside.wait(60)
-        try:
-            y = P["cos"](X)
-            assert isinstance(y, jax.Array)
-            assert not isinstance(jnp.sin(X), jax.core.Tracer)
-            np.testing.assert_allclose(jax.jit(lambda x: jnp.sin(x))(X), np.sin(X), rtol=1e-6)
-            return y, ft.grad(lambda x: total(P["sin"](x)))(X), state.trace
-        finally:
-            done.set()
-
-    traced, (computed, gradient, trace) = run_together(tracing, computing)
-    np.testing.assert_allclose(traced, np.sin(X), rtol=1e-6)
-    np.testing.assert_allclose(computed, np.cos(X), rtol=1e-6)
-    np.testing.assert_allclose(gradient, np.cos(X), rtol=1e-6)
-    assert trace is None
-
-
-@pytest.mark.parametrize("transform", [ft.hessian, ft.jit])
-def test_transformations_in_many_threads(transform):
-    barrier = threading.Barrier(4, timeout=60)
-    step = ft.jit(lambda x: P["sin"](x))  # traced by all of them at once
-
-    def f(x):
-        barrier.wait()
-        return total(step(P["mul"](x, x)))
-
-    def job():  # of one jitted function the others would wait for the first
-        return np.asarray(transform(lambda x: f(x))(jnp.asarray(X)))
-
-    results = run_together(*[job] * 4)
-    for result in results[1:]:
-        np.testing.assert_array_equal(result, results[0])
-
-
 def test_a_tracer_of_another_thread_is_refused():
     def f(x):
         def use():
@@ -110,9 +60,6 @@ def test_a_tracer_of_another_thread_is_refused():
 
     np.testing.assert_allclose(ft.jit(f)(X), np.cos(X), rtol=1e-6)
     np.testing.assert_allclose(ft.grad(lambda x: total(f(x)))(X), -np.sin(X), rtol=1e-6)
-
-
-# --- exceptions -----------------------------------------------------------------------------------
 
 
 class Stop(Exception):

@@ -1,7 +1,5 @@
 """Programs as NumPy source: it parses, runs on NumPy alone, and gives the reference's numbers."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import keyword
@@ -380,14 +378,6 @@ def test_readable():
     assert "np.tanh(a)" in text
     assert text.count(f"# {line}:  {shown}") == 1
     assert text.count(f"# {line}, backward:  {shown}") == 1
-
-
-def test_the_users_names():
-    text = to_python(ft.make_ir(rnn)(normal(3, 3), normal(5, 3), normal(3)))
-    assert "h = np.tanh(" in text
-    assert "def step(" in text
-    assert "for " in text
-    assert " in range(5):" in text
 
 
 def test_an_object_is_called_by_its_class_and_a_partial_by_its_function():

@@ -1,9 +1,6 @@
 """The functions of pytrees: JAX's results where trees fit, our errors where they do not, and the
 user's own errors as they are."""
 
-from __future__ import annotations
-
-import inspect
 import operator
 import random
 import traceback
@@ -15,7 +12,6 @@ import pytest
 
 import functrans as ft
 from functrans import errors, pytrees
-from functrans.ir.tracebacks import hide_frames
 
 pytestmark = pytest.mark.smoke
 
@@ -83,16 +79,6 @@ def test_where_trees_fit_the_results_are_those_of_jax(x):
         for name in ("flatten_one_level", "flatten_one_level_with_keys"):
             (parts, data), (wanted, of_jax) = getattr(mine, name)(x), getattr(theirs, name)(x)
             assert (list(parts), data) == (list(wanted), of_jax)
-
-
-def test_both_modules_have_the_same_functions():
-    ours = [n for n in vars(ft.tree) if inspect.isfunction(vars(ft.tree)[n]) and n[0] != "_"]
-    for name in set(ours) - {"static"}:
-        assert getattr(ft.tree, name) is getattr(ft.tree_util, f"tree_{name}")
-    for mine, theirs in ((ft.tree, jax.tree), (ft.tree_util, jax.tree_util)):
-        names = [[n for n in dir(module) if n[0].isalpha()] for module in (mine, theirs)]
-        assert names[0] == names[1]
-    assert ft.tree_util.Partial is jax.tree_util.Partial
 
 
 # --- where trees differ ---------------------------------------------------------------------------
@@ -170,43 +156,6 @@ def test_static_data_and_named_parts_are_told_apart():
     assert max(len(line) for line in str(told.value).split("\n")) < 180
 
 
-UNSORTED = {1: 1.0, "a": 2.0}
-
-
-CALLS = {
-    "jit": lambda: ft.jit(lambda x: x)(UNSORTED),
-    "jit by name": lambda: ft.jit(lambda x: x)(x=UNSORTED),
-    "nested jit": lambda: ft.jit(lambda x: ft.jit(lambda y: y)({1: x, "a": x}))(1.0),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_a_call_of_a_jitted_function_raises_jaxs_own_error(name, monkeypatch):
-    """JAX's C++ flattens the arguments before any Python of ours runs."""
-    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
-    with pytest.raises(ValueError, match="sorting pytree dictionary keys") as found:
-        CALLS[name]()
-    assert "'<' not supported between instances of 'str' and 'int'" in str(found.value.__cause__)
-    assert {frame.path.name for frame in found.traceback} == {"test_tree.py"}
-
-
-@pytest.mark.parametrize("function", ["flatten", "leaves", "structure", "map"])
-def test_the_librarys_own_functions_are_those_of_jax(function):
-    mine, theirs = getattr(pytrees, function), getattr(jax.tree, function)
-    f = (operator.neg,) if function == "map" else ()
-    assert inspect.signature(mine).parameters.keys() == inspect.signature(theirs).parameters.keys()
-    assert mine(*f, {"b": 1, "a": [2, 3]}) == theirs(*f, {"b": 1, "a": [2, 3]})
-    wrong = ValueError("mine")
-
-    def is_leaf(x):
-        raise wrong
-
-    with pytest.raises(ValueError, match="mine") as found:
-        mine(*f, [1], is_leaf=is_leaf)
-    assert found.value is wrong
-    assert not wrong.__suppress_context__
-
-
 # --- errors of the user's own ---------------------------------------------------------------------
 
 
@@ -253,17 +202,6 @@ def test_errors_of_the_user_pass(name, monkeypatch):
     assert ours.value.__cause__ is None
     files = {frame.filename for frame in traceback.extract_tb(ours.value.__traceback__)}
     assert files == {__file__}
-
-
-def test_an_error_of_ours_shows_the_frames_of_the_user(monkeypatch):
-    monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
-    with pytest.raises(errors.TreeMismatch) as found:
-        ft.tree.map(operator.add, [1], [1, 2])
-    hide_frames(found.value)
-    text = "".join(traceback.format_exception(found.value))
-    assert "pytrees" not in text
-    assert "During handling" not in text
-    assert "jax" not in text.replace("TreeMismatch", "")
 
 
 def test_a_mismatch_inside_a_function_that_is_mapped_is_its_own():

@@ -1,7 +1,5 @@
 """What checkers and editors see: `typed_user.py`, and what mypy says of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

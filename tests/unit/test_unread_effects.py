@@ -4,8 +4,6 @@ What is shown is what Python shows that runs the function as it is written (`dis
 program as it is traced, optimized, differentiated, and by all of them compiled as one.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -30,9 +28,6 @@ Function = Callable[[Any], Any]
 def with_show(show: Show, word: str, value: Any) -> Any:
     show(word, jnp.sum(value))
     return value
-
-
-# --- what holds callbacks -------------------------------------------------------------------------
 
 
 def called(show: Show) -> Function:
@@ -72,8 +67,6 @@ def in_calls_steps_and_branches(show: Show) -> Function:
 
 HOLDERS = functions(TABLES / "effects.txt", "holders", "show", globals())
 
-
-# --- who reads what they give ---------------------------------------------------------------------
 
 READERS = functions(TABLES / "effects.txt", "readers", "f", globals())
 ROWS = list(itertools.product(HOLDERS, READERS))

@@ -1,7 +1,5 @@
 """Functions in vector code and sorts of bits on a CPU: accuracy, exceptional numbers, which are chosen."""
 
-from __future__ import annotations
-
 import jax
 import numpy as np
 import pytest
@@ -149,33 +147,6 @@ def test_of_one_angle():
     x = np.ones(SIZE, "float32")
     text = ft.jit(lambda x: (jnp.sin(x), jnp.cos(x), jnp.sin(2 * x))).lower(x).as_text()
     assert text.count("stablehlo.round_nearest_even") == 2
-
-
-def swings(angles, steps=20):
-    def step(state, _):
-        angle, spin = state
-        spin = spin - 0.05 * jnp.sin(angle) + 0.01 * jnp.arctan2(spin, jnp.cos(angle))
-        return ((angle + 0.05 * spin + 3) % 6 - 3, spin), jnp.tan(0.3 * angle)
-
-    return lax.scan(step, (angles, jnp.zeros_like(angles)), None, steps)
-
-
-@pytest.mark.parametrize("size", [200, 2**15])  # one kernel; large arrays in a loop
-def test_composition(size):
-    with jax.enable_x64(True):
-        angles = np.linspace(-3, 3, size)
-        functions = {
-            "value": lambda x: swings(x),
-            "gradient": ft.grad(lambda x: jnp.sum(swings(x)[1] ** 2)),
-            "vmap": ft.vmap(lambda x: swings(x, 3), 1),
-            "jvp": lambda x: ft.jvp(swings, (x,), (x,)),
-        }
-        for name, f in functions.items():
-            x = np.stack([angles, angles / 2], 1) if name == "vmap" else angles
-            compiled = ft.jit(f).lower(x)
-            assert "round_nearest_even" in compiled.as_text(), name
-            found, expected = compiled.compile()(x), ft.jit(f, cpu="plain")(x)
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, 1e-11, 1e-11), found, expected)
 
 
 SPECIAL = [0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.5, 1.5, -1.5, 1e-30]

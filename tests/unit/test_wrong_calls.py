@@ -3,8 +3,6 @@ the words of the table, with ` ... ` between them, and shows the call. JAX refus
 error of a class of ours; where it does something else, the table says what: the class of its error,
 or nothing. No trace is left active."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A table of equations with wrong operands or parameters: `check` says what the type rule says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

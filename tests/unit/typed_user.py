@@ -23,8 +23,6 @@ def with_aux(w: Array, name: str) -> tuple[Array, str]:
 
 W = jnp.ones(3)
 
-# --- jit ------------------------------------------------------------------------------------------
-
 fast = ft.jit(loss)
 reveal_type(fast)  # is Jitted[[w: Array, x: Array, n: int =, *, scale: float =], Array]
 reveal_type(fast(W, W, scale=2.0))  # is Array
@@ -66,8 +64,6 @@ reveal_type(Model().step)  # is def (x: Array) -> Array
 chosen(W, "two")  # wrong: arg-type
 partially(W, 2)
 
-# --- derivatives ----------------------------------------------------------------------------------
-
 reveal_type(ft.grad(loss))  # is def (w: Array, x: Array, n: int =, *, scale: float =) -> Any
 ft.grad(loss)(W, W, scale=1.0)
 ft.grad(loss)(W)  # wrong: call-arg
@@ -80,8 +76,6 @@ reveal_type(ft.jvp(loss, (W, W), (W, W)))  # is tuple[Array, Array]
 reveal_type(ft.linearize(loss, W, W)[1].program)  # is Program
 ft.jacfwd(loss)(W, "x")  # wrong: arg-type
 ft.hessian(loss)(W, W, 1)
-
-# --- around functions -----------------------------------------------------------------------------
 
 reveal_type(ft.vmap(loss))  # is def (w: Array, x: Array, n: int =, *, scale: float =) -> Array
 reveal_type(ft.checkpoint(loss)(W, W))  # is Array
@@ -113,8 +107,6 @@ reveal_type(own(W, 1))  # is Array
 own(W, "one")  # wrong: arg-type
 ours(W)  # wrong: call-arg
 reveal_type(own_rule((W, 1), (W, 1)))  # is tuple[Array, Array]
-
-# --- arrays ---------------------------------------------------------------------------------------
 
 
 def mean(x: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None) -> Array:

@@ -1,7 +1,5 @@
 """One row of the primitive table."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Cases of primitives/: elementwise, arithmetic, bitwise, complex_numbers, conversion, special,
 transcendental."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

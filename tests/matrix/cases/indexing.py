@@ -1,7 +1,5 @@
 """Cases of primitives/indexing/gather.py, scatter.py and dynamic_slice.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

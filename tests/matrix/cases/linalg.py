@@ -5,8 +5,6 @@ of `cholesky` and `eigh` take their operand for hermitian, and those of complex 
 phase alone; test_linalg.py checks both against JAX.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

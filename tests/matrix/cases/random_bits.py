@@ -1,7 +1,5 @@
 """Cases of primitives/random/bits.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Cases of primitives/reductions/folds.py and primitives/reductions/cumulative.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of primitives/: selection."""
 
-from __future__ import annotations
-
 import jax.numpy as jnp
 import numpy as np
 from jax import lax

@@ -1,7 +1,5 @@
 """Cases of primitives/shape/moving.py and primitives/shape/joining.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of primitives/indexing/sorting.py."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Cases of the incomplete functions in primitives/elementwise/special.py. Those of gamma, which
 share a class with the beta function, compile for long: test_libraries.py has their rows."""
 
-from __future__ import annotations
-
 from jax import lax
 
 from tests.matrix.cases.case import Case, uniform

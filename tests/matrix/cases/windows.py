@@ -1,7 +1,5 @@
 """Cases of primitives/reductions/windows.py and primitives/reductions/windows_general.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
