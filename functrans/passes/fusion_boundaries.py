@@ -13,9 +13,11 @@ from math import prod
 from typing import Any
 
 from functrans.caching import memoized
-from functrans.ir.program import Equation, Literal, Program, Var, program_of, prune
+from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import ArrayType, dtype_class
+from functrans.passes.outlining import fused_into, is_by_element, with_alone
 from functrans.passes.rewrite import Rewriter, uses, with_equations
+from functrans.passes.updates_in_place import computed_first
 from functrans.primitives.base import bytes_of
 from functrans.primitives.calls.jit import jit, outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -31,10 +33,10 @@ from functrans.trace import stage
 @memoized
 def unfused(program: Program, on_this_cpu: bool) -> Program:
     """Return the program with all of these operations kept apart, or, for the CPU of another
-    machine, large broadcasts only; the same object if there are none."""
+    machine, updates and large broadcasts only; the same object if there are none."""
     settled = program.marks.settled
-    rewrites = (apart, computed_once, chained, spread, side_by_side, by_rows, hashes_apart)
-    for rewrite in rewrites if on_this_cpu else (apart,):
+    rewrites = (computed_first, apart, computed_once, chained, spread, side_by_side, by_rows, hashes_apart)
+    for rewrite in rewrites if on_this_cpu else rewrites[:2]:
         program = rewrite(program)
     if settled:  # by `cpu="plain"`, or as a part of a kernel
         program.mark(settled=True)
@@ -109,7 +111,7 @@ def computed_once(program: Program) -> Program:
         return program
     padded = {e.inputs[0] for e in program.equations if e.primitive is pad}
     before_pads = {e.inputs[0] for e in slices if e.outputs[0] in padded}
-    makers = {e.outputs[0]: e for e in program.equations if _is_by_element(e)}
+    makers = {e.outputs[0]: e for e in program.equations if is_by_element(e)}
     times = uses(program)
 
     def with_makers(e: Equation) -> list[Equation]:
@@ -118,44 +120,11 @@ def computed_once(program: Program) -> Program:
         t = e.outputs[0].type
         if t.size < (_VECTOR_SIZE if t.ndim == 1 else _SHIFTED_SIZE) or read[e.outputs[0]] < 1.5 * t.size:
             return []
-        found = _fused(e, makers, times)
+        found = fused_into(e, makers, times)
         is_costly = sum([_operations(x) or 0 for x in found]) >= _SEVERAL
         return found if is_costly or e.outputs[0] in before_pads else []
 
-    return _with_alone(program, with_makers)
-
-
-def _is_by_element(e: Equation) -> bool:
-    return isinstance(e.primitive, (Elementwise, Structural)) or e.primitive in (select_n, clamp)
-
-
-def _fused(last: Equation, makers: dict[Any, Equation], times: Counter[Any]) -> list[Equation]:
-    """Return the equations that compute what only the last one reads, and that one, in order."""
-    found, waiting = [last], [last]
-    while waiting:
-        e = waiting.pop()
-        for v in dict.fromkeys(e.inputs):
-            if v in makers and times[v] == e.inputs.count(v):
-                found.append(makers[v])
-                waiting.append(makers[v])
-    return found[::-1]
-
-
-def _with_alone(program: Program, chosen: Callable[[Equation], list[Equation]]) -> Program:
-    """Return the program with the equations that are chosen for another, which is the last of them, in a
-    function of their own."""
-
-    def alone(e: Equation) -> Equation:
-        equations = chosen(e)
-        if not equations:
-            return e
-        inside = program_of(equations, e.outputs, e.primitive.name)
-        return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
-
-    equations = [*map(alone, program.equations)]
-    if equations == program.equations:
-        return program
-    return program.replace(equations=prune(equations, program.outputs))
+    return with_alone(program, with_makers)
 
 
 # --- products of few terms ------------------------------------------------------------------------
@@ -401,7 +370,7 @@ def hashes_apart(program: Program) -> Program:
     or nothing else."""
     if len(program.equations) == 1:
         return program
-    return _with_alone(program, lambda e: [e] if e.primitive in _HASHES else [])
+    return with_alone(program, lambda e: [e] if e.primitive in _HASHES else [])
 
 
 # --- products that sum over rows ------------------------------------------------------------------

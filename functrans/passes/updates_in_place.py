@@ -1,0 +1,129 @@
+"""Keep XLA:CPU from writing an array in place while it computes what it writes from other elements of it.
+
+    v.at[1:].add(f(v[:-1]))   ->   v.at[1:].add(outlined(lambda v: f(v[:-1]))(v))
+
+XLA fuses f into the loop that writes, and copies the array before if it sees that f reads it. It does not if
+one of both is reshaped: with JAX 0.10 and 0.12, `jax.jit(lambda v: v.at[1:].set(v[:-1]).reshape(-1, 1))`
+reads what it has written. To compute f in a function of its own takes no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from functrans.ir.program import Equation, Literal, Program
+from functrans.passes.outlining import fused_into, is_by_element, with_alone
+from functrans.passes.rewrite import uses
+from functrans.primitives.calls.jit import jit
+from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.elementwise.families import add, lt
+from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
+from functrans.primitives.indexing.gather import gather
+from functrans.primitives.indexing.scatter import Scatter
+from functrans.primitives.reductions.cumulative import Cumulative
+from functrans.primitives.reductions.folds import Reduction
+from functrans.primitives.reductions.windows import WindowFold
+from functrans.primitives.shape.joining import concatenate, pad
+from functrans.primitives.shape.moving import reshape, rev, slice_, squeeze, transpose
+
+_VIEWS = (reshape, squeeze, transpose)
+_FUSED = (concatenate, pad, dynamic_slice, dynamic_update_slice, gather, dot_general, jit)
+_FAMILIES = (Reduction, Cumulative, WindowFold)
+
+
+def computed_first(program: Program) -> Program:
+    """Return the program with what an array is updated with in a function of its own, if it is computed from
+    other elements of the array; the same object if there is nothing of this kind."""
+    updates = [e for e in program.equations if _is_update(e)]
+    if not updates:
+        return program
+    makers = {v: e for e in program.equations if _is_fused(e) for v in e.outputs}
+    apart = {_written(e) for e in updates if _reads_elsewhere(e, makers)}
+    if not apart:
+        return program
+    times, before = uses(program), {v: e for v, e in makers.items() if is_by_element(e)}
+    return with_alone(program, lambda e: fused_into(e, before, times) if e.outputs[0] in apart else [])
+
+
+def _is_update(e: Equation) -> bool:
+    """Return whether an equation writes one window, of several elements but not all."""
+    if isinstance(e.primitive, Scatter) and e.inputs[1].type.size == len(e.params["indexed"]):
+        return 1 < _written(e).type.size < e.inputs[0].type.size
+    return e.primitive is dynamic_update_slice and 1 < _written(e).type.size < e.inputs[0].type.size
+
+
+def _written(e: Equation) -> Any:
+    return e.inputs[1 if e.primitive is dynamic_update_slice else 2]
+
+
+def _is_fused(e: Equation) -> bool:
+    """Return whether XLA can compute this in the loop that reads it."""
+    return is_by_element(e) or isinstance(e.primitive, _FAMILIES) or e.primitive in _FUSED
+
+
+def _reads_elsewhere(update: Equation, makers: dict[Any, Equation]) -> bool:
+    """Return whether XLA can compute what is written in the loop that writes it, and reads other elements of
+    the array for that."""
+    x, place, seen = update.inputs[0], _place(update, makers), set[Any]()
+    waiting = [(_written(update), True)]  # values, and whether each element is for the one in its place
+    while waiting:
+        v, in_place = waiting.pop()
+        if _array(v, makers) is _array(x, makers):
+            return True
+        e = makers.get(v)
+        if e is None or (v, in_place) in seen:
+            continue
+        seen.add((v, in_place))
+        if in_place and e.inputs[0] is x and None is not place == _place(e, makers):
+            continue
+        in_place = in_place and _keeps_places(e)
+        waiting += [(u, in_place and _shape(u) == _shape(v)) for u in e.inputs if u.__class__ is not Literal]
+    return False
+
+
+def _keeps_places(e: Equation) -> bool:
+    """Return whether each element is computed from those at its place, in operands of its shape."""
+    if e.primitive is transpose:
+        moved = [i for i in e.params["permutation"] if e.inputs[0].type.shape[i] > 1]
+        return moved == sorted(moved)
+    return is_by_element(e) and e.primitive not in (rev, slice_)
+
+
+def _array(v: Any, makers: dict[Any, Equation]) -> Any:
+    """Return the array of which a value is a view."""
+    while v in makers and makers[v].primitive in _VIEWS:
+        v = makers[v].inputs[0]
+    return v
+
+
+def _shape(v: Any) -> list[int]:
+    return [n for n in v.type.shape if n > 1]
+
+
+def _place(e: Equation, makers: dict[Any, Equation]) -> list[Any] | None:
+    """Return where the window of an update or a slice begins, by axis: numbers and variables; None if it is
+    another operation."""
+    shape: tuple[int, ...] = e.inputs[0].type.shape
+    starts: Sequence[Any] = e.inputs[len(e.inputs) - len(shape) :]
+    if e.primitive is slice_:
+        return [*e.params["start"]] if max(e.params["strides"], default=1) == 1 else None
+    if isinstance(e.primitive, Scatter) and len(e.params["indexed"]) == 1:
+        starts = [e.inputs[1] if n in e.params["indexed"] else None for n in e.params["operand"]]
+        sizes = e.params["sizes"]
+    elif e.primitive in (dynamic_slice, dynamic_update_slice):
+        sizes = e.params.get("sizes") or _written(e).type.shape
+    else:
+        return None
+    places = [0 if s is None else _index(s, makers) for s in starts]
+    return [0 if k == n else s for s, k, n in zip(places, sizes, shape, strict=True)]
+
+
+def _index(v: Any, makers: dict[Any, Equation], depth: int = 2) -> Any:
+    """Return a form of an index that is equal for equal ones, such as `i`, or `i + n` if that is negative."""
+    v = _array(v, makers)
+    e = makers.get(v)
+    if depth and e is not None and e.primitive in (lt, add, select_n):
+        return e.primitive, *[_index(u, makers, depth - 1) for u in e.inputs]
+    return v.value if v.__class__ is Literal else v
