@@ -11,9 +11,6 @@ Whether an array has the axis depends on its shape alone, and the axis is added 
 of the operations. Matrices whose rows are joined or padded stay, and vectors with few other operations:
 LLVM knows by unrolling which part an element belongs to. So do rows that are most of a longer one: LLVM
 vectorizes neither what moves between the two forms nor what is fused with it.
-
-An array that is updated in place and read by its update has one form: XLA compares only the names of both,
-and would update the array in the other form while the other elements are still read.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.control_flow.scan import Scan
 from functrans.primitives.control_flow.while_loop import While
 from functrans.primitives.elementwise.families import Elementwise
-from functrans.primitives.elementwise.selection import optimization_barrier
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import reshape, slice_
@@ -59,9 +55,7 @@ def with_short_rows_as_loops(program: Program) -> Program:
 
     def run(*xs: Any) -> list[Any]:
         wide = _as_types(xs, inner.in_types)
-        # Otherwise XLA reads slices of the operands as they were, and updates them with the axis.
-        kept = [optimization_barrier(v)[0] if v is not x else x for x, v in zip(xs, wide, strict=True)]
-        return _as_types(evaluate(inner, kept), program.out_types)
+        return _as_types(evaluate(inner, wide), program.out_types)
 
     return stage(run, program.in_types, program.name)
 
@@ -124,10 +118,7 @@ def _in(t: ArrayType, shapes: frozenset[Shape]) -> bool:
 
 
 def _batched(e: Equation, values: list[Any], shapes: frozenset[Shape]) -> list[Any]:
-    """Apply an operation to arrays with a last axis more; the axis is the last of the results. An array that
-    is updated in place stays as it is."""
-    if e.primitive is dynamic_update_slice and not _in(e.inputs[0].type, shapes):
-        return [bind(e.primitive, _as_types(values, [v.type for v in e.inputs]), e.params)]
+    """Apply an operation to arrays with a last axis more; the axis is the last of the results."""
     dims = [v.type.ndim if _in(v.type, shapes) else None for v in e.inputs]
     outs, found = _AXIS.apply(e.primitive, values, dims, e.params)
     last = [v.type.ndim for v in e.outputs]

@@ -18,7 +18,7 @@ from functrans.passes.rewrite import uses
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.elementwise.families import add, lt
-from functrans.primitives.elementwise.selection import select_n
+from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.indexing.scatter import Scatter
@@ -26,11 +26,19 @@ from functrans.primitives.reductions.cumulative import Cumulative
 from functrans.primitives.reductions.folds import Reduction
 from functrans.primitives.reductions.windows import WindowFold
 from functrans.primitives.shape.joining import concatenate, pad
-from functrans.primitives.shape.moving import reshape, rev, slice_, squeeze, transpose
+from functrans.primitives.shape.moving import Structural, rev, slice_, transpose
 
-_VIEWS = (reshape, squeeze, transpose)
-_FUSED = (concatenate, pad, dynamic_slice, dynamic_update_slice, gather, dot_general, jit)
 _FAMILIES = (Reduction, Cumulative, WindowFold)
+_FUSED = (
+    concatenate,
+    dot_general,
+    dynamic_slice,
+    dynamic_update_slice,
+    gather,
+    jit,
+    optimization_barrier,  # JAX 0.10's XLA fuses operations across them
+    pad,
+)
 
 
 def computed_first(program: Program) -> Program:
@@ -39,12 +47,12 @@ def computed_first(program: Program) -> Program:
     updates = [e for e in program.equations if _is_update(e)]
     if not updates:
         return program
-    makers = {v: e for e in program.equations if _is_fused(e) for v in e.outputs}
-    apart = {_written(e) for e in updates if _reads_elsewhere(e, makers)}
+    values = _Values(program)
+    apart = {_written(e) for e in updates if values.reads_elsewhere(e)}
     if not apart:
         return program
-    times, before = uses(program), {v: e for v, e in makers.items() if is_by_element(e)}
-    return with_alone(program, lambda e: fused_into(e, before, times) if e.outputs[0] in apart else [])
+    times, before = uses(program), {v: e for v, e in values.makers.items() if is_by_element(e)}
+    return with_alone(program, lambda e: fused_into(e, before, times) if apart & {*e.outputs} else [])
 
 
 def _is_update(e: Equation) -> bool:
@@ -58,29 +66,75 @@ def _written(e: Equation) -> Any:
     return e.inputs[1 if e.primitive is dynamic_update_slice else 2]
 
 
-def _is_fused(e: Equation) -> bool:
-    """Return whether XLA can compute this in the loop that reads it."""
-    return is_by_element(e) or isinstance(e.primitive, _FAMILIES) or e.primitive in _FUSED
+class _Values:
+    """What XLA can compute in a loop that reads it, by the equation, and which arrays are the same memory as
+    others."""
+
+    def __init__(self, program: Program) -> None:
+        self.makers: dict[Any, Equation] = {}
+        self._viewed: dict[Any, Any] = {}
+        for e in program.equations:
+            if is_by_element(e) or isinstance(e.primitive, _FAMILIES) or e.primitive in _FUSED:
+                self.makers.update(dict.fromkeys(e.outputs, e))
+            if e.primitive is optimization_barrier or _is_view(e):
+                self._viewed.update(zip(e.outputs, e.inputs, strict=True))
+
+    def _array(self, v: Any) -> Any:
+        """Return the array of which a value is a view."""
+        while v in self._viewed:
+            v = self._viewed[v]
+        return v
+
+    def reads_elsewhere(self, update: Equation) -> bool:
+        """Return whether XLA can compute what is written in the loop that writes it, and reads other elements
+        of the array for that."""
+        x, place, seen = update.inputs[0], self._place(update), set[Any]()
+        waiting = [(_written(update), True)]  # values, and whether each element is for the one in its place
+        while waiting:
+            v, in_place = waiting.pop()
+            e = self.makers.get(v)
+            if self._array(v) is self._array(x):
+                return True
+            if e is None or (v, in_place) in seen:
+                continue
+            seen.add((v, in_place))
+            if in_place and e.inputs[0] is x and None is not place == self._place(e):
+                continue
+            in_place = in_place and _keeps_places(e)
+            read = (self._viewed[v],) if e.primitive is optimization_barrier else e.inputs
+            waiting += [(u, in_place and _shape(u) == _shape(v)) for u in read]
+        return False
+
+    def _place(self, e: Equation) -> list[Any] | None:
+        """Return where the window of an update or a slice begins, by axis: numbers and variables; None if it
+        is another operation."""
+        shape: tuple[int, ...] = e.inputs[0].type.shape
+        starts: Sequence[Any] = e.inputs[len(e.inputs) - len(shape) :]
+        if e.primitive is slice_:
+            return [*e.params["start"]] if max(e.params["strides"], default=1) == 1 else None
+        if isinstance(e.primitive, Scatter) and len(e.params["indexed"]) == 1:
+            starts = [e.inputs[1] if n in e.params["indexed"] else None for n in e.params["operand"]]
+            sizes = e.params["sizes"]
+        elif e.primitive in (dynamic_slice, dynamic_update_slice):
+            sizes = e.params.get("sizes") or _written(e).type.shape
+        else:
+            return None
+        places = [0 if s is None else self._index(s) for s in starts]
+        return [0 if k == n else s for s, k, n in zip(places, sizes, shape, strict=True)]
+
+    def _index(self, v: Any, depth: int = 2) -> Any:
+        """Return a form of an index that is equal for equal ones: `i`, or `i + n` if that is negative."""
+        v = self._array(v)
+        e = self.makers.get(v)
+        if depth and e is not None and e.primitive in (lt, add, select_n):
+            return e.primitive, *[self._index(u, depth - 1) for u in e.inputs]
+        return v.value if v.__class__ is Literal else v
 
 
-def _reads_elsewhere(update: Equation, makers: dict[Any, Equation]) -> bool:
-    """Return whether XLA can compute what is written in the loop that writes it, and reads other elements of
-    the array for that."""
-    x, place, seen = update.inputs[0], _place(update, makers), set[Any]()
-    waiting = [(_written(update), True)]  # values, and whether each element is for the one in its place
-    while waiting:
-        v, in_place = waiting.pop()
-        if _array(v, makers) is _array(x, makers):
-            return True
-        e = makers.get(v)
-        if e is None or (v, in_place) in seen:
-            continue
-        seen.add((v, in_place))
-        if in_place and e.inputs[0] is x and None is not place == _place(e, makers):
-            continue
-        in_place = in_place and _keeps_places(e)
-        waiting += [(u, in_place and _shape(u) == _shape(v)) for u in e.inputs if u.__class__ is not Literal]
-    return False
+def _is_view(e: Equation) -> bool:
+    """Return whether XLA may compute nothing for a move."""
+    is_move = isinstance(e.primitive, Structural) and e.primitive is not rev
+    return is_move and bool(e.inputs[0].type.size == e.outputs[0].type.size)
 
 
 def _keeps_places(e: Equation) -> bool:
@@ -88,42 +142,9 @@ def _keeps_places(e: Equation) -> bool:
     if e.primitive is transpose:
         moved = [i for i in e.params["permutation"] if e.inputs[0].type.shape[i] > 1]
         return moved == sorted(moved)
-    return is_by_element(e) and e.primitive not in (rev, slice_)
-
-
-def _array(v: Any, makers: dict[Any, Equation]) -> Any:
-    """Return the array of which a value is a view."""
-    while v in makers and makers[v].primitive in _VIEWS:
-        v = makers[v].inputs[0]
-    return v
+    return e.primitive is optimization_barrier or (is_by_element(e) and e.primitive not in (rev, slice_))
 
 
 def _shape(v: Any) -> list[int]:
+    """Return the shape of a value without axes of size one."""
     return [n for n in v.type.shape if n > 1]
-
-
-def _place(e: Equation, makers: dict[Any, Equation]) -> list[Any] | None:
-    """Return where the window of an update or a slice begins, by axis: numbers and variables; None if it is
-    another operation."""
-    shape: tuple[int, ...] = e.inputs[0].type.shape
-    starts: Sequence[Any] = e.inputs[len(e.inputs) - len(shape) :]
-    if e.primitive is slice_:
-        return [*e.params["start"]] if max(e.params["strides"], default=1) == 1 else None
-    if isinstance(e.primitive, Scatter) and len(e.params["indexed"]) == 1:
-        starts = [e.inputs[1] if n in e.params["indexed"] else None for n in e.params["operand"]]
-        sizes = e.params["sizes"]
-    elif e.primitive in (dynamic_slice, dynamic_update_slice):
-        sizes = e.params.get("sizes") or _written(e).type.shape
-    else:
-        return None
-    places = [0 if s is None else _index(s, makers) for s in starts]
-    return [0 if k == n else s for s, k, n in zip(places, sizes, shape, strict=True)]
-
-
-def _index(v: Any, makers: dict[Any, Equation], depth: int = 2) -> Any:
-    """Return a form of an index that is equal for equal ones, such as `i`, or `i + n` if that is negative."""
-    v = _array(v, makers)
-    e = makers.get(v)
-    if depth and e is not None and e.primitive in (lt, add, select_n):
-        return e.primitive, *[_index(u, makers, depth - 1) for u in e.inputs]
-    return v.value if v.__class__ is Literal else v

@@ -71,6 +71,9 @@ def functions(f: Callable[..., Any], *args: Any) -> int:
         (1, lambda a, i: a.reshape(8, 8).at[:, 1:].set(a.reshape(8, 8)[:, :-1])),
         (1, lambda a, i: a.at[1:].set(jnp.cumsum(a)[:-1])),
         (1, lambda a, i: a.at[:63].multiply(jnp.max(a))),
+        (1, lambda a, i: a.at[1:].set(jax.lax.optimization_barrier((a[1:], a[:-1]))[1])),
+        (1, lambda a, i: a[:, None].at[1:].set(jax.lax.optimization_barrier(a)[:-1, None])),
+        (0, lambda a, i: a.at[1:].set(jax.lax.optimization_barrier((a[1:], a[:-1]))[0])),
         (0, lambda a, i: a.at[1:].add(2 * a[1:])),
         (0, lambda a, i: a.reshape(8, 8).at[i].set(jnp.sin(a.reshape(8, 8)[i]))),
         (0, lambda a, i: a.reshape(8, 8).at[i].add(a.reshape(8, 8)[i])),
@@ -79,7 +82,7 @@ def functions(f: Callable[..., Any], *args: Any) -> int:
         (0, lambda a, i: a.at[1:].add(jnp.arange(63.0))),
         (0, lambda a, i: a.at[1:].set(jnp.sort(a)[:-1])),
     ],
-    ids=range(11),
+    ids=range(14),
 )
 def test_what_is_computed_apart(n: int, f: Callable[..., Any]):
     assert functions(f, A, np.int32(3)) == n
