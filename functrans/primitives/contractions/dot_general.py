@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from math import prod
 from typing import Any
 
@@ -120,9 +119,7 @@ class DotGeneral(Primitive):
         if preferred is None and precision.__class__ is not str:
             terms = ctx.few_terms(x, y, lhs, rhs, out)
             if terms is not None:
-                kept = [tuple([n for n in axes if n not in summed]) for axes in (lhs, rhs)]
-                products = [self._outer_product(ctx, a, b, kept[0], kept[1], out) for a, b in terms]
-                return reduce(lambda a, b: ctx.op("stablehlo.add", [a, b]), products)
+                return terms
         if precision is None and preferred is None:
             crossed = ctx.crossed(x, y, lhs, rhs, out)
             if crossed is not None:
