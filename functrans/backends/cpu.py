@@ -7,7 +7,6 @@ convolutions are in `convolutions.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from math import prod
 from typing import Any
 
@@ -161,19 +160,6 @@ def part(x: Any, axis: int, i: int) -> Any:
         x = hlo.slice(x, start, limit, [1] * len(shape))
     del shape[axis]
     return hlo.reshape(ir.RankedTensorType.get(shape, x.type.element_type), x)
-
-
-def sum_of_terms(x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> Any:
-    """Emit a product over one axis as the sum of its terms. All are multiplied at once and then taken apart:
-    XLA fuses that into the same loop as terms multiplied one by one, of which it compiles twice as many
-    operations."""
-    (summed,) = [n for n in lhs if n not in out]
-    size = dict(zip((*lhs, *rhs), (*x.type.shape, *y.type.shape), strict=True))
-    order = (*out, summed)
-    kind = ir.RankedTensorType.get([size[n] for n in order], x.type.element_type)
-    operands = (x, lhs), (y, rhs)
-    terms = hlo.multiply(*[hlo.broadcast_in_dim(kind, v, [order.index(n) for n in at]) for v, at in operands])
-    return reduce(hlo.add, [part(terms, len(out), k) for k in range(size[summed])])
 
 
 def has_small_windows(sizes: Sequence[int]) -> bool:

@@ -436,12 +436,10 @@ class Lowering:
             x, y, self.in_types = y, x, (b, a)
         return self.via_jax(cpu.crossed if out else lambda x, y: cpu.crossed(x, y).sum(), x, y)[0]
 
-    def few_terms(self, x: Any, y: Any, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> Any:
-        """Emit a product as the sum of its terms, if that is faster here than a product; else return None."""
-        a, b = self.in_types
-        if self.platform != "cpu" or not passes.fusion_boundaries.has_few_terms(a, b, lhs, rhs, out):
-            return None
-        return cpu.sum_of_terms(x, y, lhs, rhs, out)
+    def has_few_terms(self, lhs: Sequence[int], rhs: Sequence[int], out: Sequence[int]) -> bool:
+        """Return whether the sum of its terms is faster here than a product."""
+        x, y = self.in_types
+        return self.platform == "cpu" and passes.fusion_boundaries.has_few_terms(x, y, lhs, rhs, out)
 
     def faster_convolution(self, x: Any, y: Any, axes: dict[str, Any], precision: Any) -> Any:
         """Emit a convolution in a form that is faster on this platform; else return None."""

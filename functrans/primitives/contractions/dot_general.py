@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -116,10 +117,8 @@ class DotGeneral(Primitive):
         summed = [n for n in lhs if n in rhs and n not in out]
         if not summed and preferred is None:
             return self._outer_product(ctx, x, y, lhs, rhs, out)
-        if preferred is None and precision.__class__ is not str:
-            terms = ctx.few_terms(x, y, lhs, rhs, out)
-            if terms is not None:
-                return terms
+        if preferred is None and precision.__class__ is not str and ctx.has_few_terms(lhs, rhs, out):
+            return self._sum_of_terms(ctx, x, y, lhs, rhs, (*out, *summed))
         if precision is None and preferred is None:
             crossed = ctx.crossed(x, y, lhs, rhs, out)
             if crossed is not None:
@@ -172,6 +171,18 @@ class DotGeneral(Primitive):
             at = ctx.axes([i for i, n in enumerate(out) if n in names])
             both.append(ctx.op("stablehlo.broadcast_in_dim", [value], at))
         return ctx.op("stablehlo.multiply", both)
+
+    def _sum_of_terms(self, ctx: Any, x: Any, y: Any, lhs: Axes, rhs: Axes, axes: Axes) -> Any:
+        """Emit the terms, along the last of these axes, and their sum: half as many operations to compile as
+        terms that are multiplied one by one."""
+        t, n = ctx.out_types[0], ctx.in_types[0].shape[lhs.index(axes[-1])]
+        ctx.out_types = (t.update(shape=(*t.shape, n)),)
+        terms = self._outer_product(ctx, x, y, lhs, rhs, axes)
+        ctx.out_types = (t,)
+        first, ones = [0] * t.ndim, [1] * (t.ndim + 1)
+        parts = [hlo.slice(terms, [*first, k], [*t.shape, k + 1], ones) for k in range(n)]
+        parts = [hlo.reshape(ctx.type(t), x) for x in parts]
+        return reduce(lambda a, b: ctx.op("stablehlo.add", [a, b]), parts)
 
     def transpose(self, ct: Any, x: Any, y: Any, *, lhs: Any, rhs: Any, out: Any, **how: Any) -> Any:
         # `preferred` may make ct wider than the operands: multiply in its dtype, then narrow
