@@ -19,6 +19,8 @@ from functrans.passes.outlining import fused_into, is_by_element, with_alone
 from functrans.passes.rewrite import uses, with_equations
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise, add, lt
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
@@ -126,9 +128,16 @@ class _Values:
             if in_place and e.inputs[0] is x and None is not place == self._place(e):
                 continue
             in_place = in_place and _keeps_places(e)
-            read = (self._viewed[v],) if e.primitive is optimization_barrier else e.inputs
-            waiting += [(u, in_place and _shape(u) == _shape(v)) for u in read]
+            waiting += [(u, in_place and _shape(u) == _shape(v)) for u in self._read(v, e)]
         return False
+
+    def _read(self, v: Any, e: Equation) -> list[Any]:
+        """Return what is read to compute a value, by the equation that makes it."""
+        if e.primitive is optimization_barrier:
+            return [self._viewed[v]]
+        are_steps = e.primitive is while_loop or (e.primitive is scan and e.params["length"] > 1)
+        read = [u for u in e.inputs if u.__class__ is not Literal]
+        return [u for u in read if u.type.size == v.type.size] if are_steps else read  # may change nothing
 
     def _same(self, x: Any) -> set[Any]:
         """Return the values which may be the same memory if XLA removes what changes nothing."""
@@ -140,7 +149,7 @@ class _Values:
             found.add(v)
             e = self.makers.get(v)
             if e is not None and _may_change_nothing(e):
-                waiting += [u for u in e.inputs if u.__class__ is not Literal]
+                waiting += self._read(v, e)
         shared = set[Any]() if self._shared.isdisjoint(found) else self._shared
         return {v for v in found if v.type.size == x.type.size} | shared
 
@@ -178,9 +187,9 @@ def _vanishes(e: Equation) -> bool:
 
 def _may_change_nothing(e: Equation) -> bool:
     """Return whether XLA may find that the result is an operand."""
-    if isinstance(e.primitive, Elementwise):
+    if isinstance(e.primitive, Elementwise) or e.primitive is dot_general:
         return len({v for v in e.inputs if v.__class__ is not Literal}) == 1
-    return e.primitive not in (dot_general, dynamic_update_slice)
+    return e.primitive is not dynamic_update_slice
 
 
 def _is_view(e: Equation) -> bool:
