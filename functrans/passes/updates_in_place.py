@@ -33,7 +33,7 @@ from functrans.primitives.reductions.windows import WindowFold
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import Structural, rev, slice_, transpose
 
-_FAMILIES = (Reduction, Cumulative, WindowFold)
+_FAMILIES = (Reduction, Cumulative, Scatter, WindowFold)
 _FUSED = (
     concatenate,
     dot_general,
@@ -189,7 +189,7 @@ def _may_change_nothing(e: Equation) -> bool:
     """Return whether XLA may find that the result is an operand."""
     if isinstance(e.primitive, Elementwise) or e.primitive is dot_general:
         return len({v for v in e.inputs if v.__class__ is not Literal}) == 1
-    return e.primitive is not dynamic_update_slice
+    return e.primitive is not dynamic_update_slice and not isinstance(e.primitive, Scatter)
 
 
 def _is_view(e: Equation) -> bool:

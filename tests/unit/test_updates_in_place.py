@@ -61,6 +61,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "sorted by one": lambda a: jnp.sort(a[:, None]).at[1:].multiply(jnp.sin(a)[:-1, None]).reshape(1, -1),
     "one of two branches": lambda a: branch(a.reshape(-1, 1), a.reshape(-1, 1), a[0]),
     "parts of one array": lambda a: again(a, a[:-1]),
+    "updated before": lambda a: a[:, None].at[31:48].set(a.at[33:34].set(a[25:26])[29:46, None]).T,
     "one step": lambda a: stepped(a[:, None], a[:-1, None]),
     "two steps at once": lambda a: unrolled(a[:, None]),
     "dynamic": lambda a: jax.lax.dynamic_update_slice(a, a[:-1], (1 - jnp.argmin(0 * a),)).reshape(1, -1),
