@@ -4,55 +4,75 @@
 
 XLA fuses f into the loop that writes, and copies the array before if it sees that f reads it. It does not if
 one of both is reshaped: with JAX 0.10 and 0.12, `jax.jit(lambda v: v.at[1:].set(v[:-1]).reshape(-1, 1))`
-reads what it has written. To compute f in a function of its own takes no longer.
+reads what it has written. To compute f in a function of its own takes no longer. Which arrays are the same is
+asked as XLA may see them: it removes what changes nothing, and inlines calls, branches and loops of one step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from functrans.ir.program import Equation, Literal, Program
+from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.passes.outlining import fused_into, is_by_element, with_alone
-from functrans.passes.rewrite import uses
-from functrans.primitives.calls.jit import jit
+from functrans.passes.rewrite import uses, with_equations
+from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
-from functrans.primitives.elementwise.families import add, lt
+from functrans.primitives.control_flow.scan import scan
+from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.primitives.elementwise.families import Elementwise, add, lt
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.indexing.scatter import Scatter
+from functrans.primitives.indexing.sorting import sort
 from functrans.primitives.reductions.cumulative import Cumulative
 from functrans.primitives.reductions.folds import Reduction
 from functrans.primitives.reductions.windows import WindowFold
 from functrans.primitives.shape.joining import concatenate, pad
 from functrans.primitives.shape.moving import Structural, rev, slice_, transpose
 
-_FAMILIES = (Reduction, Cumulative, WindowFold)
+_FAMILIES = (Reduction, Cumulative, Scatter, WindowFold)
 _FUSED = (
     concatenate,
     dot_general,
     dynamic_slice,
     dynamic_update_slice,
     gather,
-    jit,
     optimization_barrier,  # JAX 0.10's XLA fuses operations across them
     pad,
 )
 
 
-def computed_first(program: Program) -> Program:
+def computed_first(program: Program, are_shared: bool) -> Program:
     """Return the program with what an array is updated with in a function of its own, if it is computed from
-    other elements of the array; the same object if there is nothing of this kind."""
+    other elements of the array; the same object if there is nothing of this kind. `are_shared`: whether
+    several inputs may be parts of one array."""
     updates = [e for e in program.equations if _is_update(e)]
     if not updates:
         return program
-    values = _Values(program)
+    values = _Values(program, are_shared)
     apart = {_written(e) for e in updates if values.reads_elsewhere(e)}
     if not apart:
         return program
     times, before = uses(program), {v: e for v, e in values.makers.items() if is_by_element(e)}
+    copied = {v for v in apart if v not in values.makers or _vanishes(values.makers[v])}
+    made = [x for e in program.equations for x in (_with_copy(e, copied) if _is_update(e) else [e])]
+    apart -= copied
+    program = with_equations(program, made)
     return with_alone(program, lambda e: fused_into(e, before, times) if apart & {*e.outputs} else [])
+
+
+def _with_copy(e: Equation, copied: set[Any]) -> list[Equation]:
+    """Return an update; before it, if it writes one of these values, a function that copies this."""
+    v = _written(e)
+    if v not in copied:
+        return [e]
+    kept, about = Var(v.type), (e.source, e.origin)
+    alone = program_of([Equation(optimization_barrier, (v,), (kept,), {}, *about)], (kept,), "copy")
+    copy = Equation(outlined, (v,), (kept,), {"program": alone}, *about)
+    return [copy, replace(e, inputs=tuple([kept if x is v else x for x in e.inputs]))]
 
 
 def _is_update(e: Equation) -> bool:
@@ -70,11 +90,17 @@ class _Values:
     """What XLA can compute in a loop that reads it, by the equation, and which arrays are the same memory as
     others."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, are_shared: bool) -> None:
         self.makers: dict[Any, Equation] = {}
         self._viewed: dict[Any, Any] = {}
+        self._shared = {v for v in program.inputs if v.type.size > 1} if are_shared else set()
         for e in program.equations:
-            if is_by_element(e) or isinstance(e.primitive, _FAMILIES) or e.primitive in _FUSED:
+            if (
+                is_by_element(e)
+                or isinstance(e.primitive, _FAMILIES)
+                or e.primitive in _FUSED
+                or _vanishes(e)
+            ):
                 self.makers.update(dict.fromkeys(e.outputs, e))
             if e.primitive is optimization_barrier or _is_view(e):
                 self._viewed.update(zip(e.outputs, e.inputs, strict=True))
@@ -89,11 +115,12 @@ class _Values:
         """Return whether XLA can compute what is written in the loop that writes it, and reads other elements
         of the array for that."""
         x, place, seen = update.inputs[0], self._place(update), set[Any]()
+        same = self._same(x)
         waiting = [(_written(update), True)]  # values, and whether each element is for the one in its place
         while waiting:
             v, in_place = waiting.pop()
             e = self.makers.get(v)
-            if self._array(v) is self._array(x):
+            if v in same:
                 return True
             if e is None or (v, in_place) in seen:
                 continue
@@ -101,9 +128,30 @@ class _Values:
             if in_place and e.inputs[0] is x and None is not place == self._place(e):
                 continue
             in_place = in_place and _keeps_places(e)
-            read = (self._viewed[v],) if e.primitive is optimization_barrier else e.inputs
-            waiting += [(u, in_place and _shape(u) == _shape(v)) for u in read]
+            waiting += [(u, in_place and _shape(u) == _shape(v)) for u in self._read(v, e)]
         return False
+
+    def _read(self, v: Any, e: Equation) -> list[Any]:
+        """Return what is read to compute a value, by the equation that makes it."""
+        if e.primitive is optimization_barrier:
+            return [self._viewed[v]]
+        are_steps = e.primitive is while_loop or (e.primitive is scan and e.params["length"] > 1)
+        read = [u for u in e.inputs if u.__class__ is not Literal]
+        return [u for u in read if u.type.size == v.type.size] if are_steps else read  # may change nothing
+
+    def _same(self, x: Any) -> set[Any]:
+        """Return the values which may be the same memory if XLA removes what changes nothing."""
+        found, waiting = set[Any](), [x]
+        while waiting:
+            v = waiting.pop()
+            if v in found:
+                continue
+            found.add(v)
+            e = self.makers.get(v)
+            if e is not None and _may_change_nothing(e):
+                waiting += self._read(v, e)
+        shared = set[Any]() if self._shared.isdisjoint(found) else self._shared
+        return {v for v in found if v.type.size == x.type.size} | shared
 
     def _place(self, e: Equation) -> list[Any] | None:
         """Return where the window of an update or a slice begins, by axis: numbers and variables; None if it
@@ -129,6 +177,19 @@ class _Values:
         if depth and e is not None and e.primitive in (lt, add, select_n):
             return e.primitive, *[self._index(u, depth - 1) for u in e.inputs]
         return v.value if v.__class__ is Literal else v
+
+
+def _vanishes(e: Equation) -> bool:
+    """Return whether XLA may inline a call, branch or loop, or remove a sort."""
+    sorts_one = e.primitive is sort and e.inputs[0].type.shape[e.params["dimension"]] == 1
+    return sorts_one or (bool(e.primitive.holds_programs) and e.primitive is not outlined)
+
+
+def _may_change_nothing(e: Equation) -> bool:
+    """Return whether XLA may find that the result is an operand."""
+    if isinstance(e.primitive, Elementwise) or e.primitive is dot_general:
+        return len({v for v in e.inputs if v.__class__ is not Literal}) == 1
+    return e.primitive is not dynamic_update_slice and not isinstance(e.primitive, Scatter)
 
 
 def _is_view(e: Equation) -> bool:

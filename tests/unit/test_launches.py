@@ -60,9 +60,9 @@ def agree(f: Callable[..., Any], *args: Any, tolerance: float | None = None) -> 
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     plainly = Lowering.emit
 
-    def emit(self: Any, program: Any, operands: Any) -> Any:
+    def emit(self: Any, program: Any, operands: Any, **how: Any) -> Any:
         whole = self._outermost and not self._single
-        return plainly(self, launches.fewer_launches(program) if whole else program, operands)
+        return plainly(self, launches.fewer_launches(program) if whole else program, operands, **how)
 
     monkeypatch.setattr(Lowering, "emit", emit)
     monkeypatch.setattr(kernels, "kernels", lambda program, _: program)

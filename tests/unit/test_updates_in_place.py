@@ -26,6 +26,27 @@ def twice(v: Any) -> Any:
     return v.reshape(1, -1).at[:, 1:].add(v.reshape(1, -1)[:, :-1]).reshape(-1)
 
 
+def branch(v: Any, w: Any, x: Any) -> Any:
+    return jax.lax.cond(x > 9, lambda v, w: v.T, lambda v, w: v.at[1:].set(w[:-1]).T, v, w)
+
+
+@jax.checkpoint
+def again(v: Any, w: Any) -> Any:
+    return v.reshape(-1).at[1:].set(0.5 * w).reshape(1, -1)
+
+
+def stepped(v: Any, w: Any) -> Any:
+    return jax.lax.scan(lambda c, _: (c.at[1:].set(w), None), v, None, 1)[0]
+
+
+def unrolled(v: Any) -> Any:
+    def step(vs: Any, _: Any) -> Any:
+        v = vs[0].at[1:].set(vs[1][:-1])
+        return (v, v), None
+
+    return jax.lax.scan(step, (v, v), None, 2, unroll=True)[0][0].T
+
+
 WRONG: dict[str, Callable[[Any], Any]] = {
     "operand": lambda a: a.at[1:].set(0.5 * a[:-1]).reshape(1, -1),
     "added": lambda a: a.reshape(-1, 1).at[1:].add(a.reshape(-1, 1)[:-1]),
@@ -36,6 +57,13 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "product": lambda a: (M @ a).reshape(-1, 1).at[1:].set((M @ a).reshape(-1, 1)[:-1]).T,
     "sorted": lambda a: jnp.sort(a).reshape(4, 16).at[1:].multiply(jnp.sort(a).reshape(4, 16)[:-1]),
     "transposed": lambda a: a.reshape(1, -1).at[:, 1:].set(a.reshape(1, -1)[:, :-1]).T,
+    "equal in the end": lambda a: jnp.flip(jnp.flip(a)).reshape(-1, 1).at[1:].set((a + 0.0)[:-1, None]).T,
+    "sorted by one": lambda a: jnp.sort(a[:, None]).at[1:].multiply(jnp.sin(a)[:-1, None]).reshape(1, -1),
+    "one of two branches": lambda a: branch(a.reshape(-1, 1), a.reshape(-1, 1), a[0]),
+    "parts of one array": lambda a: again(a, a[:-1]),
+    "updated before": lambda a: a[:, None].at[31:48].set(a.at[33:34].set(a[25:26])[29:46, None]).T,
+    "one step": lambda a: stepped(a[:, None], a[:-1, None]),
+    "two steps at once": lambda a: unrolled(a[:, None]),
     "dynamic": lambda a: jax.lax.dynamic_update_slice(a, a[:-1], (1 - jnp.argmin(0 * a),)).reshape(1, -1),
 }
 
@@ -60,7 +88,7 @@ def test_nothing_is_read_after_it_is_written(name: str, cpu: Any):
 
 def functions(f: Callable[..., Any], *args: Any) -> int:
     """Return how many functions of their own the program has."""
-    program = unfused(ft.passes.optimize(ft.make_ir(f)(*args)), True)
+    program = unfused(ft.passes.optimize(ft.make_ir(f)(*args)), True, False)
     return [e.primitive.name for e in all_equations(program)].count("outlined")
 
 
