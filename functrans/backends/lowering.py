@@ -74,12 +74,10 @@ class Lowering:
         if not kernel_calls.is_someone_elses():
             self.module_ctx.add_host_callback(why)
 
-    def emit(self, program: Program, operands: Sequence[Any], is_step: bool = False) -> list[Any]:
-        """Emit the operations of a program into the current function. `is_step`: each turn of a loop runs
-        them once, so that no operand shares memory with another."""
+    def emit(self, program: Program, operands: Sequence[Any]) -> list[Any]:
+        """Emit the operations of a program into the current function."""
         if self.platform == "cpu":
-            are_shared = not is_step and (not self._outermost or kernel_calls.is_someone_elses())
-            program = passes.fusion_boundaries.unfused(program, self.on_this_cpu, are_shared)
+            program = passes.fusion_boundaries.unfused(program, self.on_this_cpu)
         outermost, self._outermost = self._outermost, False
         if not (outermost and self._single) or any(map(_is_rewritten, program.equations)):
             if self.on_this_cpu:
@@ -285,8 +283,7 @@ class Lowering:
             read = [self._rows(x, i, steps) for x in values[c : c + a]]
             state, made = values[c + a : c + a + s], []
             for j in reversed(range(steps)) if reverse else range(steps):
-                given = [*values[:c], *state, *[cpu.part(x, 0, j) for x in read]]
-                outs = self.emit(program, given, is_step=steps == 1 < length)
+                outs = self.emit(program, [*values[:c], *state, *[cpu.part(x, 0, j) for x in read]])
                 state = outs[:s]
                 made.append(outs[s:])
             rows = zip(*reversed(made) if reverse else made, strict=True)

@@ -31,14 +31,12 @@ from functrans.trace import stage
 
 
 @memoized
-def unfused(program: Program, on_this_cpu: bool, are_shared: bool) -> Program:
+def unfused(program: Program, on_this_cpu: bool) -> Program:
     """Return the program with all of these operations kept apart, or, for the CPU of another
-    machine, updates and large broadcasts only; the same object if there are none. `are_shared`: whether
-    several inputs may be parts of one array."""
+    machine, updates and large broadcasts only; the same object if there are none."""
     settled = program.marks.settled
-    program = computed_first(program, are_shared)
-    rewrites = (apart, computed_once, chained, spread, side_by_side, by_rows, hashes_apart)
-    for rewrite in rewrites if on_this_cpu else rewrites[:1]:
+    rewrites = (computed_first, apart, computed_once, chained, spread, side_by_side, by_rows, hashes_apart)
+    for rewrite in rewrites if on_this_cpu else rewrites[:2]:
         program = rewrite(program)
     if settled:  # by `cpu="plain"`, or as a part of a kernel
         program.mark(settled=True)

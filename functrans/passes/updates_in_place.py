@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, program_of
 from functrans.passes.outlining import fused_into, is_by_element, with_alone
 from functrans.passes.rewrite import uses, with_equations
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
+from functrans.primitives.control_flow.cond import cond
 from functrans.primitives.control_flow.scan import scan
 from functrans.primitives.control_flow.while_loop import while_loop
 from functrans.primitives.elementwise.families import Elementwise, add, lt
@@ -45,34 +47,80 @@ _FUSED = (
 )
 
 
-def computed_first(program: Program, are_shared: bool) -> Program:
+def computed_first(program: Program) -> Program:
     """Return the program with what an array is updated with in a function of its own, if it is computed from
-    other elements of the array; the same object if there is nothing of this kind. `are_shared`: whether
-    several inputs may be parts of one array."""
-    updates = [e for e in program.equations if _is_update(e)]
-    if not updates:
+    other elements of the array; the same object if there is nothing of this kind."""
+    updates = {e for e in program.equations if _is_update(e)}
+    calls = {e for e in program.equations if _is_inlined(e) and _updated_operands(e)}
+    if not updates and not calls:
         return program
-    values = _Values(program, are_shared)
+    values = _Values(program)
     apart = {_written(e) for e in updates if values.reads_elsewhere(e)}
-    if not apart:
+    copied = {v for v in apart if v not in values.makers or _vanishes(values.makers[v])}
+    equations: list[Equation] = []
+    for e in program.equations:
+        places = [i for i, v in enumerate(e.inputs) if v in copied] if e in updates else []
+        if e in calls:
+            places = _related_operands(e, values)
+        equations += _with_copies(e, places) if places else [e]
+    if not apart and equations == program.equations:
         return program
     times, before = uses(program), {v: e for v, e in values.makers.items() if is_by_element(e)}
-    copied = {v for v in apart if v not in values.makers or _vanishes(values.makers[v])}
-    made = [x for e in program.equations for x in (_with_copy(e, copied) if _is_update(e) else [e])]
     apart -= copied
-    program = with_equations(program, made)
+    program = with_equations(program, equations)
     return with_alone(program, lambda e: fused_into(e, before, times) if apart & {*e.outputs} else [])
 
 
-def _with_copy(e: Equation, copied: set[Any]) -> list[Equation]:
-    """Return an update; before it, if it writes one of these values, a function that copies this."""
-    v = _written(e)
-    if v not in copied:
-        return [e]
-    kept, about = Var(v.type), (e.source, e.origin)
-    alone = program_of([Equation(optimization_barrier, (v,), (kept,), {}, *about)], (kept,), "copy")
-    copy = Equation(outlined, (v,), (kept,), {"program": alone}, *about)
-    return [copy, replace(e, inputs=tuple([kept if x is v else x for x in e.inputs]))]
+def _with_copies(e: Equation, places: Sequence[int]) -> list[Equation]:
+    """Return an equation that reads copies of some operands; before it, functions that make these."""
+    equations, inputs = [], [*e.inputs]
+    for i in places:
+        v, kept, about = e.inputs[i], Var(e.inputs[i].type), (e.source, e.origin)
+        alone = program_of([Equation(optimization_barrier, (v,), (kept,), {}, *about)], (kept,), "copy")
+        equations.append(Equation(outlined, (v,), (kept,), {"program": alone}, *about))
+        inputs[i] = kept
+    return [*equations, replace(e, inputs=tuple(inputs))]
+
+
+# --- calls and branches that XLA inlines
+
+
+def _is_inlined(e: Equation) -> bool:
+    return _vanishes(e) and bool(e.programs) and not _is_loop(e)
+
+
+def _is_loop(e: Equation) -> bool:
+    return e.primitive is while_loop or (e.primitive is scan and e.params["length"] > 1)
+
+
+def _updated_operands(e: Equation) -> set[int]:
+    """Return the places of the operands that a call or branch updates."""
+    fitting = [p for p in e.programs if len(p.inputs) <= len(e.inputs)]
+    return {len(e.inputs) - len(p.inputs) + i for p in fitting for i in _updated_inputs(p)}
+
+
+@memoized
+def _updated_inputs(program: Program) -> frozenset[int]:
+    values, found = _Values(program), set[Any]()
+    for e in program.equations:
+        if _is_update(e):
+            found |= values.same(e.inputs[0])
+        elif _is_inlined(e):
+            found.update(*[values.same(e.inputs[i]) for i in _updated_operands(e)])
+    return frozenset([i for i, v in enumerate(program.inputs) if v in found])
+
+
+def _related_operands(e: Equation, values: _Values) -> list[int]:
+    """Return the places of the operands that XLA can compute from one that the call updates."""
+    updated = _updated_operands(e)
+    return [
+        i
+        for i, v in enumerate(e.inputs)
+        if v.type.size > 1 and any([values.reads(v, e.inputs[j]) for j in updated if j != i])
+    ]
+
+
+# --- what XLA reads in a loop
 
 
 def _is_update(e: Equation) -> bool:
@@ -90,17 +138,12 @@ class _Values:
     """What XLA can compute in a loop that reads it, by the equation, and which arrays are the same memory as
     others."""
 
-    def __init__(self, program: Program, are_shared: bool) -> None:
+    def __init__(self, program: Program) -> None:
         self.makers: dict[Any, Equation] = {}
         self._viewed: dict[Any, Any] = {}
-        self._shared = {v for v in program.inputs if v.type.size > 1} if are_shared else set()
         for e in program.equations:
-            if (
-                is_by_element(e)
-                or isinstance(e.primitive, _FAMILIES)
-                or e.primitive in _FUSED
-                or _vanishes(e)
-            ):
+            is_fused = is_by_element(e) or isinstance(e.primitive, _FAMILIES) or e.primitive in _FUSED
+            if is_fused or _vanishes(e):
                 self.makers.update(dict.fromkeys(e.outputs, e))
             if e.primitive is optimization_barrier or _is_view(e):
                 self._viewed.update(zip(e.outputs, e.inputs, strict=True))
@@ -114,9 +157,13 @@ class _Values:
     def reads_elsewhere(self, update: Equation) -> bool:
         """Return whether XLA can compute what is written in the loop that writes it, and reads other elements
         of the array for that."""
-        x, place, seen = update.inputs[0], self._place(update), set[Any]()
-        same = self._same(x)
-        waiting = [(_written(update), True)]  # values, and whether each element is for the one in its place
+        return self.reads(_written(update), update.inputs[0], self._place(update))
+
+    def reads(self, v: Any, x: Any, place: list[Any] | None = None) -> bool:
+        """Return whether XLA can compute a value in a loop that reads x: more than, for each element, the one
+        in its place, if those are read at this one."""
+        seen, same = set[Any](), self.same(x)
+        waiting = [(v, True)]  # values, and whether each element is for the one in its place
         while waiting:
             v, in_place = waiting.pop()
             e = self.makers.get(v)
@@ -125,7 +172,7 @@ class _Values:
             if e is None or (v, in_place) in seen:
                 continue
             seen.add((v, in_place))
-            if in_place and e.inputs[0] is x and None is not place == self._place(e):
+            if in_place and e.inputs and e.inputs[0] is x and None is not place == self._place(e):
                 continue
             in_place = in_place and _keeps_places(e)
             waiting += [(u, in_place and _shape(u) == _shape(v)) for u in self._read(v, e)]
@@ -135,11 +182,11 @@ class _Values:
         """Return what is read to compute a value, by the equation that makes it."""
         if e.primitive is optimization_barrier:
             return [self._viewed[v]]
-        are_steps = e.primitive is while_loop or (e.primitive is scan and e.params["length"] > 1)
         read = [u for u in e.inputs if u.__class__ is not Literal]
-        return [u for u in read if u.type.size == v.type.size] if are_steps else read  # may change nothing
+        is_apart = e.primitive is cond or _is_loop(e)  # but it may change nothing
+        return [u for u in read if u.type.size == v.type.size] if is_apart else read
 
-    def _same(self, x: Any) -> set[Any]:
+    def same(self, x: Any) -> set[Any]:
         """Return the values which may be the same memory if XLA removes what changes nothing."""
         found, waiting = set[Any](), [x]
         while waiting:
@@ -150,8 +197,7 @@ class _Values:
             e = self.makers.get(v)
             if e is not None and _may_change_nothing(e):
                 waiting += self._read(v, e)
-        shared = set[Any]() if self._shared.isdisjoint(found) else self._shared
-        return {v for v in found if v.type.size == x.type.size} | shared
+        return {v for v in found if v.type.size == x.type.size}
 
     def _place(self, e: Equation) -> list[Any] | None:
         """Return where the window of an update or a slice begins, by axis: numbers and variables; None if it

@@ -94,7 +94,7 @@ class While(HigherOrderPrimitive):
             return ctx.emit(cond, [*xs[:n], *xs[m:]])[0]
 
         def step(xs: Sequence[Any]) -> list[Any]:
-            return [*xs[:m], *ctx.emit(body, xs[n:], is_step=True)]
+            return [*xs[:m], *ctx.emit(body, xs[n:])]
 
         if not effects_inside(cond):
             return ctx.loop(test, step, operands, [cond, body])[m:]
