@@ -112,12 +112,9 @@ def _updated_inputs(program: Program) -> frozenset[int]:
 
 def _related_operands(e: Equation, values: _Values) -> list[int]:
     """Return the places of the operands that XLA can compute from one that the call updates."""
-    updated = _updated_operands(e)
-    return [
-        i
-        for i, v in enumerate(e.inputs)
-        if v.type.size > 1 and any([values.reads(v, e.inputs[j]) for j in updated if j != i])
-    ]
+    arrays = {i: v for i, v in enumerate(e.inputs) if v.__class__ is not Literal and v.type.size > 1}
+    updated = _updated_operands(e) & {*arrays}
+    return [i for i, v in arrays.items() if any([values.reads(v, arrays[j]) for j in updated if j != i])]
 
 
 # --- what XLA reads in a loop

@@ -39,6 +39,10 @@ def stepped(v: Any, w: Any) -> Any:
     return jax.lax.scan(lambda c, _: (c.at[1:].set(w), None), v, None, 1)[0]
 
 
+def from_updated(v: Any) -> Any:
+    return v.at[31:48].add(v.at[33:34].add(2.0)[29:46]).reshape(1, -1)
+
+
 WRONG: dict[str, Callable[[Any], Any]] = {
     "operand": lambda a: a.at[1:].set(0.5 * a[:-1]).reshape(1, -1),
     "added": lambda a: a.reshape(-1, 1).at[1:].add(a.reshape(-1, 1)[:-1]),
@@ -53,7 +57,8 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "sorted by one": lambda a: jnp.sort(a[:, None]).at[1:].multiply(jnp.sin(a)[:-1, None]).reshape(1, -1),
     "one of two branches": lambda a: branch(a.reshape(-1, 1), a.reshape(-1, 1), a[0]),
     "parts of one array": lambda a: again(a, a[:-1]),
-    "updated before": lambda a: a[:, None].at[31:48].set(a.at[33:34].set(a[25:26])[29:46, None]).T,
+    "updated before": lambda a: from_updated(jnp.sort(a)),
+    "numbers": lambda a: again(jnp.zeros(64), jnp.zeros(63)) + again(a, a[1:]),
     "one step": lambda a: stepped(a[:, None], a[:-1, None]),
     "dynamic": lambda a: jax.lax.dynamic_update_slice(a, a[:-1], (1 - jnp.argmin(0 * a),)).reshape(1, -1),
 }
