@@ -14,6 +14,7 @@ from functrans.primitives.shape.moving import Structural
 
 
 def is_by_element(e: Equation) -> bool:
+    """Return whether each element is computed from one of each operand."""
     return isinstance(e.primitive, (Elementwise, Structural)) or e.primitive in (select_n, clamp)
 
 
@@ -29,18 +30,17 @@ def fused_into(last: Equation, makers: dict[Any, Equation], times: Counter[Any])
     return found[::-1]
 
 
+def alone(equations: list[Equation]) -> Equation:
+    """Return a call of a function that computes the results of the last equation."""
+    last = equations[-1]
+    inside = program_of(equations, last.outputs, last.primitive.name)
+    return Equation(outlined, inside.inputs, last.outputs, {"program": inside}, last.source, last.origin)
+
+
 def with_alone(program: Program, chosen: Callable[[Equation], list[Equation]]) -> Program:
     """Return the program with the equations that are chosen for another, which is the last of them, in a
     function of their own."""
-
-    def alone(e: Equation) -> Equation:
-        equations = chosen(e)
-        if not equations:
-            return e
-        inside = program_of(equations, e.outputs, e.primitive.name)
-        return Equation(outlined, inside.inputs, e.outputs, {"program": inside}, e.source, e.origin)
-
-    equations = [*map(alone, program.equations)]
+    equations = [alone(found) if (found := chosen(e)) else e for e in program.equations]
     if equations == program.equations:
         return program
     return program.replace(equations=prune(equations, program.outputs))

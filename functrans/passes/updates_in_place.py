@@ -15,8 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from functrans.caching import memoized
-from functrans.ir.program import Equation, Literal, Program, Var, program_of
-from functrans.passes.outlining import fused_into, is_by_element, with_alone
+from functrans.ir.program import Equation, Literal, Program, Var
+from functrans.passes.outlining import alone, fused_into, is_by_element, with_alone
 from functrans.passes.rewrite import uses, with_equations
 from functrans.primitives.calls.jit import outlined
 from functrans.primitives.contractions.dot_general import dot_general
@@ -75,10 +75,9 @@ def _with_copies(e: Equation, places: Sequence[int]) -> list[Equation]:
     """Return an equation that reads copies of some operands; before it, functions that make these."""
     equations, inputs = [], [*e.inputs]
     for i in places:
-        v, kept, about = e.inputs[i], Var(e.inputs[i].type), (e.source, e.origin)
-        alone = program_of([Equation(optimization_barrier, (v,), (kept,), {}, *about)], (kept,), "copy")
-        equations.append(Equation(outlined, (v,), (kept,), {"program": alone}, *about))
-        inputs[i] = kept
+        inputs[i] = Var(e.inputs[i].type)
+        copy = Equation(optimization_barrier, (e.inputs[i],), (inputs[i],), {}, e.source, e.origin)
+        equations.append(alone([copy]))
     return [*equations, replace(e, inputs=tuple(inputs))]
 
 
@@ -122,9 +121,10 @@ def _related_operands(e: Equation, values: _Values) -> list[int]:
 
 def _is_update(e: Equation) -> bool:
     """Return whether an equation writes one window, of several elements but not all."""
-    if isinstance(e.primitive, Scatter) and e.inputs[1].type.size == len(e.params["indexed"]):
-        return 1 < _written(e).type.size < e.inputs[0].type.size
-    return e.primitive is dynamic_update_slice and 1 < _written(e).type.size < e.inputs[0].type.size
+    is_one = isinstance(e.primitive, Scatter) and e.inputs[1].type.size == len(e.params["indexed"])
+    if not is_one and e.primitive is not dynamic_update_slice:
+        return False
+    return bool(1 < _written(e).type.size < e.inputs[0].type.size)
 
 
 def _written(e: Equation) -> Any:
