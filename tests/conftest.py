@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows where
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's: two workers fill two cores
 
 import jax
 import jaxlib
@@ -83,6 +84,14 @@ def bounded_memory():
     if next(_ran) % _KEPT == 0:
         ft.clear_caches()
         _contexts.__dict__.clear()
+        gc.unfreeze()
+        _freeze()
+
+
+def _freeze() -> None:
+    """What is left now stays: the collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -94,10 +103,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: the collector need not look through it again and again. And what is
-    traced makes many objects: 700 of them are no reason to look."""
-    gc.collect()
-    gc.freeze()
+    """What is traced makes many objects: 700 of them are no reason to collect."""
+    _freeze()
     gc.set_threshold(20_000)
     gc.enable()
 

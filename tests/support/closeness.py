@@ -36,6 +36,8 @@ def assert_close(actual: Any, expected: Any, tolerance: float | None = None, wha
 
 
 def _assert_numbers(x: np.ndarray, y: np.ndarray, tolerance: float, where: str) -> None:
+    if x.tobytes() == y.tobytes():  # most are, and NumPy's checks take longer than what they check
+        return
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         np.testing.assert_array_equal(x, y, err_msg=where)
         return
