@@ -4,6 +4,7 @@ The pass removes from `scan` and `while`
 - what a step computes again that the step before did: it is carried (predictive_commoning.py);
 - outputs and carries that are not used;
 - carries that no step changes: they become constants of the loop;
+- carries that begin and go on as another;
 - literal constants, and arrays filled with one number: they move into the body;
 - loop-invariant equations: they move before the loop.
 
@@ -142,11 +143,12 @@ def _commoned(e: Equation) -> tuple[list[Equation], Equation]:
 def _scan(e: Equation) -> Simpler:
     loop = Loop.of(e)
     replaced = _unchanged(loop)
+    alike = _alike(loop, replaced)
     loop.consts += [a for a in loop.arrays if a[1].__class__ is Literal]
     loop.arrays = [a for a in loop.arrays if a[1].__class__ is not Literal]
     body, length = e.params["program"].equations, e.params["length"]
     before, equations, ends, loop.consts = _simplified(
-        body, loop.outputs, loop.consts, lambda e: length > 0 and is_pure(e)
+        body, loop.outputs, loop.consts, alike, lambda e: length > 0 and is_pure(e)
     )
     live = {v for e in equations for v in e.inputs}.union(ends)
     loop.arrays = [a for a in loop.arrays if a[0] in live]
@@ -158,12 +160,14 @@ def _while(e: Equation) -> Simpler:
     loop = Loop(body, LoopLayout(m, len(body.inputs) - m), e.inputs[n:], e.outputs)
     tested = dict(zip(body.inputs[m:], cond.inputs[n:], strict=True))
     replaced = _unchanged(loop)
+    alike = _alike(loop, replaced)
     first = list(zip(cond.inputs[:n], e.inputs[:n], strict=True))
     first += [(tested[v], x) for v, x in loop.consts[m:]]
     before, equations, ends, loop.consts = _simplified(
-        body.equations, loop.outputs, loop.consts, _may_leave_while
+        body.equations, loop.outputs, loop.consts, alike, _may_leave_while
     )
-    early, test, answer, first = _simplified(cond.equations, cond.outputs, first, _may_leave_while)
+    alike = {tested[v]: tested[u] for v, u in alike.items()}
+    early, test, answer, first = _simplified(cond.equations, cond.outputs, first, alike, _may_leave_while)
     asks = Program(
         [*[v for v, _ in first], *[tested[v] for v, *_ in loop.carry]], test, answer, name=cond.name
     )
@@ -202,15 +206,30 @@ def _unchanged(loop: Loop) -> dict[Var, Any]:
     return replaced
 
 
+def _alike(loop: Loop, replaced: dict[Var, Any]) -> dict[Var, Var]:
+    """Keep one of the carries that begin and go on alike; return what replaces the others in a step, and add
+    to `replaced` what replaces their results."""
+    kept, alike = dict[Any, Any](), dict[Var, Var]()
+    for v, x, y, out in loop.carry:
+        begins = repr(x) if x.__class__ is Literal else x
+        first = kept.setdefault((begins, y, v.type, out.type), (v, x, y, out))
+        if first[0] is not v:
+            alike[v], replaced[out] = first[0], first[-1]
+    loop.carry = [*kept.values()]
+    return alike
+
+
 def _simplified(
     equations: Sequence[Equation],
     outputs: Sequence[Any],
     consts: Sequence[Const],
+    alike: dict[Var, Var],
     may_leave: Callable[[Equation], bool],
 ) -> tuple[list[Equation], list[Equation], list[Any], list[Const]]:
-    """Put the literals among the constants of a body into it, and move loop-invariant equations
-    before the loop: return these, the others, the outputs and the constants."""
+    """Put the literals among the constants of a body into it, read carries that are alike as one, and move
+    loop-invariant equations before the loop: return these, the others, the outputs and the constants."""
     known: dict[Any, Any] = {v: Literal(x.value, v.type) for v, x in consts if x.__class__ is Literal}
+    known.update(alike)
     outputs = renamed_all(outputs, known)
     rest = prune([renamed(b, known) for b in equations], outputs)
     names: dict[Any, Any] = {v: x for v, x in consts if v not in known and x.type is v.type}

@@ -39,6 +39,14 @@ def stepped(v: Any, w: Any) -> Any:
     return jax.lax.scan(lambda c, _: (c.at[1:].set(w), None), v, None, 1)[0]
 
 
+def steps_at_once(v: Any) -> Any:
+    def step(vs: Any, _: Any) -> Any:
+        v = vs[0].at[1:].set(vs[1][:-1])
+        return (v, v), None
+
+    return jax.lax.scan(step, (v, v), None, 2, unroll=True)[0][0].T
+
+
 def from_updated(v: Any) -> Any:
     return v.at[31:48].add(v.at[33:34].add(2.0)[29:46]).reshape(1, -1)
 
@@ -59,6 +67,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "parts of one array": lambda a: again(a, a[:-1]),
     "updated before": lambda a: from_updated(jnp.sort(a)),
     "numbers": lambda a: again(jnp.zeros(64), jnp.zeros(63)) + again(a, a[1:]),
+    "two steps at once": lambda a: steps_at_once(a[:, None]),
     "one step": lambda a: stepped(a[:, None], a[:-1, None]),
     "dynamic": lambda a: jax.lax.dynamic_update_slice(a, a[:-1], (1 - jnp.argmin(0 * a),)).reshape(1, -1),
 }
