@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -348,6 +349,7 @@ def axes_of(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 
 
 _PYTHONS = (float, int, complex, bool)
+_SHOWN: defaultdict[str, dict[Any, Any]] = defaultdict(dict)  # what Python keeps of each module's warnings
 
 
 def user_dtype(dtype: Any) -> Any:
@@ -366,7 +368,8 @@ def user_dtype(dtype: Any) -> Any:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the user's line."""
+    """Warn at the user's line, which is shown once, as of other warnings."""
     source = user_source()
     if source is not None:
-        warnings.warn_explicit(message, category, source[0].co_filename, line_of(source))
+        file = source[0].co_filename
+        warnings.warn_explicit(message, category, file, line_of(source), registry=_SHOWN[file])

@@ -114,6 +114,11 @@ def test_a_dtype_that_is_truncated_is_a_warning():
         if name == "functrans":
             assert found[0].category is errors.TruncatedDtype
             assert found[0].filename == HERE
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("default")
+            for _ in range(2):
+                np_like.zeros(2, "float64")
+        assert len(found) == 1  # Python shows a line's warning once
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert jnp.zeros(2, float).dtype == np.float32
