@@ -34,8 +34,10 @@ from functrans.primitives.shape.moving import reshape, slice_
 from functrans.trace import bind, evaluate, stage, typeof
 from functrans.transforms.batch import Batching
 
-# Numbers in a row. LLVM unrolls no loop over more, and with fewer nothing is gained.
-SHORT, LONG = 16, 63
+# Numbers in a row. With fewer nothing is gained, and of more LLVM vectorizes what it unrolled: in matrices
+# the loop over the rows too.
+SHORT = 16
+LONG, LONG_VECTOR = 36, 55
 WORK = 12  # operations of vectors, for each join of some, that are worth the conditions it becomes
 
 Shape = tuple[int, ...]
@@ -61,7 +63,11 @@ def with_short_rows_as_loops(program: Program) -> Program:
 
 
 def _has_short_rows(t: ArrayType) -> bool:
-    return t.ndim > 0 and SHORT <= t.shape[-1] <= LONG and dtype_class(t.dtype) != "key"
+    return t.ndim > 0 and SHORT <= t.shape[-1] <= _long(t.shape) and dtype_class(t.dtype) != "key"
+
+
+def _long(shape: Shape) -> int:
+    return LONG_VECTOR if len(shape) == 1 else LONG
 
 
 def _joined(equations: list[Equation]) -> Iterator[Shape]:
@@ -82,7 +88,7 @@ def _parts(equations: list[Equation]) -> Iterator[Shape]:
         if e.primitive in (slice_, dynamic_slice, dynamic_update_slice):
             part = e.inputs[1] if e.primitive is dynamic_update_slice else e.outputs[0]
             whole, shape = e.inputs[0].type.shape, part.type.shape
-            if shape and LONG < whole[-1] < 2 * shape[-1]:
+            if shape and _long(whole) < whole[-1] < 2 * shape[-1]:
                 yield shape
 
 

@@ -26,16 +26,25 @@ def kernel(f: Callable[..., Any], *args: Any) -> str:
     return str(ft.passes.kernels.kernels(ft.passes.explain(f)(*args).after))
 
 
-def axes(f: Callable[..., Any], *args: Any) -> set[str]:
-    """The types with another axis."""
-    return set(re.findall(rf"\w+\[(?:\d+,)*{N},1\]", kernel(f, *args)))
+def axes(f: Callable[..., Any], *args: Any, n: int = N) -> set[str]:
+    """The types of rows of n numbers with another axis."""
+    return set(re.findall(rf"\w+\[(?:\d+,)*{n},1\]", kernel(f, *args)))
 
 
-def test_rows_have_another_axis():
-    assert axes(repeated(lambda i, x: jnp.sin(x) * 2), ROW) == {f"f32[{N},1]"}
-    assert axes(repeated(lambda i, x: jnp.sin(x) * 2), MATRIX) == {f"f32[3,{N},1]"}
-    assert not axes(repeated(lambda i, x: jnp.sin(x) * 2), ROW[1:])
-    assert not axes(repeated(lambda i, x: jnp.sin(x) * 2), np.ones(kernel_axes.LONG + 1, "float32"))
+@pytest.mark.parametrize(
+    ("shape", "has"),
+    [
+        ((kernel_axes.SHORT,), True),
+        ((kernel_axes.SHORT - 1,), False),
+        ((kernel_axes.LONG_VECTOR,), True),
+        ((kernel_axes.LONG_VECTOR + 1,), False),
+        ((3, kernel_axes.LONG), True),
+        ((3, kernel_axes.LONG + 1), False),
+    ],
+)
+def test_rows_have_another_axis(shape: tuple[int, ...], has: bool):
+    found = axes(repeated(lambda i, x: jnp.sin(x) * 2), np.ones(shape, "float32"), n=shape[-1])
+    assert found == ({f"f32[{','.join(map(str, shape))},1]"} if has else set())
 
 
 WORK = functions(LOOPS, "rows with another axis", "", globals())
@@ -45,7 +54,7 @@ WORK = functions(LOOPS, "rows with another axis", "", globals())
 def test_results_stay(name: str, monkeypatch: pytest.MonkeyPatch):
     f, x = WORK[name]()
     found, text = ft.jit(f)(x), kernel(f, x)
-    monkeypatch.setattr(kernel_axes, "SHORT", kernel_axes.LONG + 1)
+    monkeypatch.setattr(kernel_axes, "SHORT", kernel_axes.LONG_VECTOR + 1)
     ft.clear_caches()
     without = ft.jit(f)(x)
     assert text != kernel(f, x)
