@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from functrans.ir.program import PRIMITIVES, Equation, program_of
+from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, program_of
 from functrans.ir.types import ArrayType, dtype_class
 from functrans.passes.kernel_factorizations import FACTORIZATIONS
 from functrans.passes.rewrite import Rewriter
@@ -21,7 +21,7 @@ from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.scan import scanned
 from functrans.primitives.elementwise.bitwise import and_, not_, or_
 from functrans.primitives.elementwise.conversion import convert_element_type
-from functrans.primitives.elementwise.families import add, eq, full_like, ge, le, lt, ne
+from functrans.primitives.elementwise.families import Elementwise, add, eq, full_like, ge, le, lt, ne
 from functrans.primitives.elementwise.selection import optimization_barrier, select_n
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice, part_of
 from functrans.primitives.indexing.gather import Windows, last_places
@@ -400,7 +400,34 @@ def _updates(e: Equation) -> int:
     return e.inputs[2].type.size
 
 
-RULES: dict[Any, Any] = {add: _vector_of_pads, concatenate: _vector}  # applied before the expansions
+# --- before the expansions ------------------------------------------------------------------------
+
+
+def rules(program: Program) -> dict[Any, Any]:
+    """Return the rules for a program that are applied before the expansions."""
+    by_element = [e.primitive for e in program.equations if isinstance(e.primitive, Elementwise)]
+    return {**dict.fromkeys(by_element, _of_fewer), add: _sum, concatenate: _vector}
+
+
+def _sum(w: Rewriter, e: Equation) -> Any:
+    return _vector_of_pads(w, e) or _of_fewer(w, e)
+
+
+def _of_fewer(w: Rewriter, e: Equation) -> Any:
+    """Rewrite an operation by element of arrays that are broadcast alike as the broadcast of a smaller one.
+    XLA does too, but what a barrier keeps for several readers would be the large one."""
+    spread = {x: w.made(x, broadcast_in_dim) for x in e.inputs if x.__class__ is not Literal}
+    small = {x: b.inputs[0] for x, b in spread.items() if b is not None}
+    alike = {(b.inputs[0].type.shape, b.params["dimensions"]) for b in spread.values() if b is not None}
+    if len(small) != len(spread) or len(alike) != 1:
+        return None
+    ((shape, dimensions),) = alike
+    if prod(shape) == e.outputs[0].type.size:
+        return None
+    operands = [small[x] if x in small else Literal(x.value, x.type.update(shape=shape)) for x in e.inputs]
+    made = w.make(e.primitive, *operands, **e.params)
+    return w.make(broadcast_in_dim, made, shape=e.outputs[0].type.shape, dimensions=dimensions)
+
 
 FORMS: dict[Any, Form] = {
     concatenate: Form(_joined, _are_rows_of_floats, _whole),

@@ -36,7 +36,7 @@ from functrans.ir.types import ArrayType
 from functrans.passes import machines
 from functrans.passes.fusion_boundaries import computed_before
 from functrans.passes.kernel_axes import with_short_rows_as_loops
-from functrans.passes.kernel_expansions import FORMS, RULES, SUMS, products
+from functrans.passes.kernel_expansions import FORMS, SUMS, products, rules
 from functrans.passes.lanes import Lanes, lanes
 from functrans.passes.rewrite import Rewriter, all_equations, everywhere, uses, with_equations
 from functrans.passes.threads import LOOPS, counted
@@ -155,7 +155,7 @@ def _kernel(
 
 def _in_forms(program: Program) -> Program:
     """Expand operations into the forms that a kernel needs."""
-    program = Rewriter(program, RULES, "kernels").run()
+    program = Rewriter(program, rules(program), "kernels").run()
     program = with_equations(program, in_vector_code(program, program.equations, in_kernel=True))
     if not any(map(_is_expanded, program.equations)):
         return program

@@ -263,6 +263,18 @@ def test_what_would_be_computed_anew_is_kept():
         assert_close(ft.jit(f)(arg), by_numpy(f, arg))
 
 
+def test_operations_on_what_is_broadcast_are_of_its_rows():
+    def step(i: Any, x: Any) -> Any:
+        y = 1 / jnp.broadcast_to(1 + jnp.sum(x, 0), x.shape)
+        return 0.01 * (x * y - jnp.sin(y) * y)
+
+    f, x = repeated(step), np.linspace(0, 1, 24, dtype="float32").reshape(3, 8)
+    program = str(ft.passes.kernels.kernels(ft.passes.explain(f)(x).after))
+    assert "f32[8] = div" in program
+    assert "f32[8] = sin" in program
+    assert_close(ft.jit(f)(x), by_numpy(f, x))
+
+
 # --- results --------------------------------------------------------------------------------------
 
 
