@@ -84,12 +84,12 @@ def bounded_memory():
     if next(_ran) % _KEPT == 0:
         ft.clear_caches()
         _contexts.__dict__.clear()
-        gc.unfreeze()
         _freeze()
 
 
 def _freeze() -> None:
     """What is left now stays: the collector need not look through it again and again."""
+    gc.unfreeze()  # what was left before may have become garbage
     gc.collect()
     gc.freeze()
 
