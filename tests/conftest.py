@@ -12,9 +12,11 @@ import gc
 import os
 import platform
 import threading
+from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 os.environ.setdefault("FUNCTRANS_TRACEBACK", "full")  # a failing test shows where
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's: two workers fill two cores
@@ -34,6 +36,7 @@ os.environ.setdefault("XLA_FLAGS", QUICK_FLAGS)  # read when the first program i
 gc.disable()  # while tests are collected
 HERE = Path(__file__).parent
 _ran = count(1)
+_TABLE = 4  # rows from which on half of them wait
 _KEPT = 250  # tests whose compiled programs are held: some 15 MB each
 
 
@@ -110,14 +113,18 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What stands in `sweep/` is marked so. Sweeps and heavy tests run when they are asked for: by
-    their marker (`-m sweep`, `-m heavy`) or, a sweep, by its path. Of files that are marked `smoke`
-    as a whole, that run leaves out what is `long`."""
+    """What stands in `sweep/` is marked so, and half of the rows of tables `rest`. Sweeps and heavy tests
+    run when they are asked for: by their marker (`-m sweep`, `-m heavy`) or, a sweep, by its path; the `rest`
+    also when a path or a keyword is given. Of files that are marked `smoke` as a whole, that run leaves out
+    what is `long`."""
     for item in items:
         if item.path.is_relative_to(HERE / "sweep"):
             item.add_marker(pytest.mark.sweep)
+    _mark_rest(items)
     asked = config.option.markexpr
-    unasked = {m for m in ("sweep", "heavy") if m not in asked}
+    unasked = {m for m in ("rest", "sweep", "heavy") if m not in asked}
+    if config.option.keyword or config.args != config.getini("testpaths"):
+        unasked.discard("rest")
     if any("sweep" in arg for arg in config.args):
         unasked.discard("sweep")
     if "smoke" in asked:
@@ -126,3 +133,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+
+def _mark_rest(items: list[pytest.Item]) -> None:
+    """Mark every second row of each table, by its name, so that a new row moves no other."""
+    rows: dict[pytest.Item, str] = {}
+    for item in items:
+        if hasattr(item, "callspec") and not any(item.get_closest_marker(m) for m in ("sweep", "heavy")):
+            rows[item] = item.nodeid.partition("[")[0]
+    lengths = Counter(rows.values())
+    for item, table in rows.items():
+        if lengths[table] >= _TABLE and crc32(item.nodeid.encode()) % 2:
+            item.add_marker(pytest.mark.rest)

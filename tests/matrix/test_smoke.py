@@ -47,10 +47,6 @@ def first_of_each(dtypes: Callable[[Case], Sequence[str]]) -> list[Row]:
     return list(found.values())
 
 
-VALUES = first_of_each(lambda case: case.dtypes)
-DERIVATIVES = first_of_each(lambda case: [d for d in case.dtypes if case.differentiable and d in FINE])
-
-
 def by_both_backends(rows: Sequence[Row], make: Callable[[Case, str], Made]) -> dict[Row, Any]:
     """Of each row what XLA gives, many rows to a program, and what the reference gives."""
     by_xla: dict[Row, Any] = {}
@@ -68,9 +64,10 @@ def test_values():
     def make(case: Case, dtype: str) -> Made:
         return apply(case), case.make(case.rng(dtype), dtype)
 
-    results = by_both_backends(VALUES, make)
-    each(VALUES, lambda row: assert_close(*results[row], row[0].close(row[1])))
-    assert {case.primitive for case, _ in VALUES} == {case.primitive for case in CASES}
+    rows = first_of_each(lambda case: case.dtypes)
+    results = by_both_backends(rows, make)
+    each(rows, lambda row: assert_close(*results[row], row[0].close(row[1])))
+    assert {case.primitive for case, _ in rows} == {case.primitive for case in CASES}
 
 
 def test_derivatives():
@@ -78,5 +75,6 @@ def test_derivatives():
         p = point(case, dtype)
         return both_ways(ft, p.ours), (p.x, p.dx, p.ct)
 
-    results = by_both_backends(DERIVATIVES, make)
-    each(DERIVATIVES, lambda row: assert_close(*results[row], point(*row).tolerance()))
+    rows = first_of_each(lambda case: [d for d in case.dtypes if case.differentiable and d in FINE])
+    results = by_both_backends(rows, make)
+    each(rows, lambda row: assert_close(*results[row], point(*row).tolerance()))

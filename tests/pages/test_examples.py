@@ -95,6 +95,7 @@ def test_mixed_precision(own, name):
     assert own.accuracy(name, params, test_images, test_labels) > 0.94
 
 
+@pytest.mark.rest
 def test_fitted_simulator(simulator, monkeypatch, capsys, tmp_path):
     """Of fewer steps, whose cell fires once."""
     monkeypatch.setattr(simulator, "STEPS", 250)
@@ -134,6 +135,7 @@ def test_private_training(private, monkeypatch):
     assert size < without / 10
 
 
+@pytest.mark.rest
 def test_private_gradient_is_what_it_says(private):
     """Each image alone, clipped in NumPy, and summed; padding adds nothing."""
     images, labels = private.load()[:2]
@@ -179,6 +181,7 @@ def test_existing_private_training(flax):
     assert largest < flax.BATCH * 512 * 512 / 8  # no gradient of an example is made
 
 
+@pytest.mark.rest
 def test_existing_kernel(kernel, capsys, tmp_path):
     error, apart, _ = kernel.main(48, 150, str(tmp_path / "kernel.png"), rounds=1)
     assert error < 0.2
@@ -187,6 +190,7 @@ def test_existing_kernel(kernel, capsys, tmp_path):
     assert (tmp_path / "kernel.png").stat().st_size > 10_000
 
 
+@pytest.mark.rest
 def test_script_of_jax_alone(noise):
     """A script that is not changed, with `jax.jit` taken over."""
     theirs = noise.train(2)[:3]

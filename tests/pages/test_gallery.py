@@ -46,6 +46,7 @@ def result(example: ModuleType, steps: int, picture: Path, capsys: Any) -> Any:
     return found
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("example", TINY, indirect=True)
 def test_an_example_of_the_gallery(example, monkeypatch, tmp_path, capsys):
     """Tiny; two more run below, and two in test_examples.py."""

@@ -28,7 +28,9 @@ from tests.support.tables import TABLES, functions
 from tests.support.versions import NEWEST
 
 X = jnp.array([0.5, -1.0, 2.0])
-MATRIX = jax.experimental.sparse.BCOO.fromdense(jnp.array([[0.0, 2, 0], [1, 0, 3], [0, 0, 4]]))
+MATRIX = jax.experimental.sparse.BCOO(
+    (jnp.array([2.0, 1, 3, 4]), jnp.array([[0, 1], [1, 0], [1, 2], [2, 2]])), shape=(3, 3)
+)
 NOT_BATCHED = ("linear_call",)  # by JAX
 TIMES = jnp.linspace(0.0, 1.0, 4)
 

@@ -47,6 +47,7 @@ def two_steps(D: Any, optimizer: Any) -> Any:
     return p
 
 
+@pytest.mark.rest
 def test_optax():
     optax = library("optax")
     decay = optax.exponential_decay(0.1, 2, 0.9)
@@ -215,6 +216,7 @@ def test_diffrax(solver, slope, rates, start, end, first, tolerances):
     same(lambda D: D.jit(D.value_and_grad(solved))(jnp.array(rates)))
 
 
+@pytest.mark.rest
 def test_lineax_and_optimistix():
     lx, optx = library("lineax"), library("optimistix")
     matrix, b = jnp.array([[3.0, 1.0], [1.0, 2.0]]), jnp.array([1.0, 2.0])

@@ -19,7 +19,7 @@ MAPS = ["test_pmap.py", "test_ours_inside_shard_map.py"]
 
 @pytest.mark.parametrize(
     ("files", "at_least"),
-    [pytest.param(SHARDINGS, 24, marks=pytest.mark.smoke), (MAPS, 38)],
+    [pytest.param(SHARDINGS, 24, marks=pytest.mark.smoke), pytest.param(MAPS, 38, marks=pytest.mark.rest)],
     ids=["shardings", "maps"],
 )
 def test_on_eight_virtual_devices(files: list[str], at_least: int):

@@ -365,6 +365,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.rest
 def test_a_script_is_run_as_python_runs_it(tmp_path):
     (tmp_path / "scripts").mkdir()
     written(tmp_path / "scripts", script=SCRIPT, beside="import functrans.lax, jax")

@@ -22,6 +22,7 @@ def loss(x):
 ROWS = functions(TABLES / "jax_inside.txt", "transformations of JAX", "x", globals())
 
 
+@pytest.mark.rest
 @pytest.mark.long
 def test_values():
     def every(how):

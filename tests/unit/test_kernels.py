@@ -457,6 +457,7 @@ def _fail(x: Any) -> Any:
     raise RuntimeError("on purpose")
 
 
+@pytest.mark.rest
 def test_a_kernel_s_operands_live_until_it_is_called():
     code = (
         "import functrans as ft\n"

@@ -158,6 +158,7 @@ assert vmap(lambda x: np.ones(2) @ x.T + len(x))(np.ones((3, 2), "f4")).shape ==
 }
 
 
+@pytest.mark.rest
 def test_a_fresh_process_loads_late_and_in_threads():
     run(FIRST)
 
@@ -180,6 +181,7 @@ for child, name in children.items():
 """
 
 
+@pytest.mark.rest
 def test_any_order_of_import():
     """In forks of one process, which has JAX only: each is as fresh as a new one."""
     run(FORKS)

@@ -184,6 +184,7 @@ print(min(after - before for before, after in zip(pages, pages[1:])))
 """
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
 def test_kept_memory(tmp_path):
     script = tmp_path / "script.py"

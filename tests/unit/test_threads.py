@@ -118,6 +118,7 @@ def test_an_exception_that_is_caught_inside_goes_on_in_the_outer_trace():
     assert [e.primitive.name for e in program.equations] == ["mul", "reduce_sum"]
 
 
+@pytest.mark.rest
 @pytest.mark.skipif(
     sys.version_info[:2] == (3, 12), reason="3.12.0 starts no thread after the main one ended"
 )
