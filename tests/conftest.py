@@ -139,7 +139,8 @@ def _mark_rest(items: list[pytest.Item]) -> None:
     """Mark every second row of each table, by its name, so that a new row moves no other."""
     rows: dict[pytest.Item, str] = {}
     for item in items:
-        if hasattr(item, "callspec") and not any(item.get_closest_marker(m) for m in ("sweep", "heavy")):
+        elsewhere = any(item.get_closest_marker(m) for m in ("sweep", "heavy", "whole"))
+        if hasattr(item, "callspec") and not elsewhere:
             rows[item] = item.nodeid.partition("[")[0]
     lengths = Counter(rows.values())
     for item, table in rows.items():
