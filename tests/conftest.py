@@ -3,7 +3,7 @@
 The tests compile much and run little. So LLVM optimizes nothing in them, and XLA:CPU writes its loops
 by its older emitters, which also write what is inside one of our kernels: half the time. XLA's own
 passes, which see what we emit, are not affected; `XLA_FLAGS= pytest` runs as users do, and so do the
-sweeps in `.ci/run`, but for the threads that compile a program. What is compiled is kept in
+sweeps, but for the threads that compile a program. What is compiled is kept in
 `.test_cache/`, by JAX's persistent cache, for the next run. One MLIR context serves many programs: JAX
 makes one for each, of all its dialects, in a third of such a run's time.
 """
@@ -29,14 +29,12 @@ from jax._src.interpreters import mlir
 import functrans as ft
 from functrans.trace import state
 from tests.support.reporting import described
-from tests.support.versions import QUICK_FLAGS
-
-os.environ.setdefault("XLA_FLAGS", QUICK_FLAGS)  # read when the first program is compiled
+from tests.support.versions import ONE_PART, QUICK_FLAGS
 
 gc.disable()  # while tests are collected
 HERE = Path(__file__).parent
 _ran = count(1)
-_TABLE = 4  # rows from which on half of them wait
+_TABLE, _LONG = 4, 12  # rows from which on half of them wait, or two thirds
 _KEPT = 250  # tests whose compiled programs are held: some 15 MB each
 
 
@@ -105,6 +103,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    flags = ONE_PART if _are_sweeps(config) else QUICK_FLAGS
+    os.environ.setdefault("XLA_FLAGS", flags)  # read when the first program is compiled
+
+
+def _are_sweeps(config: pytest.Config) -> bool:
+    """Return whether sweeps are asked for, by their marker or a path."""
+    by_marker = "sweep" in config.option.markexpr.replace("not sweep", "")
+    return by_marker or any("sweep" in arg for arg in config.args)
+
+
 def pytest_collection_finish() -> None:
     """What is traced makes many objects: 700 of them are no reason to collect."""
     _freeze()
@@ -113,7 +122,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What stands in `sweep/` is marked so, and half of the rows of tables `rest`. Sweeps and heavy tests
+    """What stands in `sweep/` is marked so, and part of the rows of tables `rest`. Sweeps and heavy tests
     run when they are asked for: by their marker (`-m sweep`, `-m heavy`) or, a sweep, by its path; the `rest`
     also when a path or a keyword is given. Of files that are marked `smoke` as a whole, that run leaves out
     what is `long`."""
@@ -125,7 +134,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     unasked = {m for m in ("rest", "sweep", "heavy") if m not in asked}
     if config.option.keyword or config.args != config.getini("testpaths"):
         unasked.discard("rest")
-    if any("sweep" in arg for arg in config.args):
+    if _are_sweeps(config):
         unasked.discard("sweep")
     if "smoke" in asked:
         unasked.add("long")
@@ -136,13 +145,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _mark_rest(items: list[pytest.Item]) -> None:
-    """Mark every second row of each table, by its name, so that a new row moves no other."""
-    rows: dict[pytest.Item, str] = {}
+    """Mark every second row of each table, of a long one two of three, by its name, so that a new row moves
+    no other. Sweeps are tables of their own."""
+    rows: dict[pytest.Item, tuple[str, bool]] = {}
     for item in items:
-        elsewhere = any(item.get_closest_marker(m) for m in ("sweep", "heavy", "whole"))
-        if hasattr(item, "callspec") and not elsewhere:
-            rows[item] = item.nodeid.partition("[")[0]
+        if hasattr(item, "callspec") and not item.get_closest_marker("heavy"):
+            rows[item] = item.nodeid.partition("[")[0], item.get_closest_marker("sweep") is not None
     lengths = Counter(rows.values())
     for item, table in rows.items():
-        if lengths[table] >= _TABLE and crc32(item.nodeid.encode()) % 2:
+        share = 1 if lengths[table] < _TABLE else 2 if lengths[table] < _LONG else 3
+        every = item.get_closest_marker("every")
+        if crc32(item.nodeid.encode()) % (every.args[0] if every else share):
             item.add_marker(pytest.mark.rest)

@@ -16,6 +16,7 @@ from tests.support.closeness import assert_close
 pytestmark = pytest.mark.smoke
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", CLOSURES)
 def test_closures(name: str):
     check(CLOSURES[name], onp.float32(1.5))

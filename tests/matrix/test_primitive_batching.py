@@ -82,6 +82,7 @@ def looped(program: Program, draws: Sequence[list[Any]], axes: Axes) -> list[Any
     return [stacked(column, 0) for column in zip(*rows, strict=True)]
 
 
+@pytest.mark.every(2)
 @some_or_all("compiled_rows", 1)
 @by_primitive([(case, "") for case in CASES])
 def test_batch(rows: Sequence[Row], compiled_rows: int | None):
@@ -203,6 +204,7 @@ def derivative_programs(case: Case, dtype: str) -> Programs:
     ]
 
 
+@pytest.mark.every(2)
 @by_primitive([(case, case.dtypes[0]) for case in CASES])
 def test_programs(rows: Sequence[Row]):
     """What transformations make is valid, goes through text and back, and means the same after

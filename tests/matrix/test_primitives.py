@@ -70,6 +70,7 @@ def run_by_both(case: Case) -> Callable[..., Results]:
     return compiled(apply(case), functools.partial(expected, case))
 
 
+@pytest.mark.every(2)
 @by_primitive(SOME_DTYPES)
 def test_value(rows: Sequence[Row]):
     """XLA = reference = JAX, of the type that the type rule promised."""

@@ -97,7 +97,7 @@ def made(name: str, mode: str, root: str, kind: str) -> Callable[[Any, Any], Any
     return library.grad(lambda x, u: (f(x, u) * np.cos(f(x, u).shape[0])).sum(), (0, 1))
 
 
-@pytest.mark.whole
+@pytest.mark.every(1)
 @pytest.mark.parametrize(
     ("kind", "half"),
     [pytest.param(*h, marks=[pytest.mark.sweep] * (h[1] == 1 and h[0] != "value")) for h in HALVES],

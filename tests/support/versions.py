@@ -7,9 +7,10 @@ NEWEST = jax.__version_info__ >= (0, 12)
 
 # What XLA's flags are in the tests (conftest.py), for both versions. Workers of pytest fill the cores:
 # a program in one part costs less than one that several threads compile.
+ONE_PART = "--xla_cpu_parallel_codegen_split_count=1"
 QUICK_FLAGS = (
     "--xla_backend_optimization_level=0 --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters "
-    "--xla_cpu_parallel_codegen_split_count=1"
+    + ONE_PART
 )
 
 # Options of one program, which hold under users' flags too: a large one that runs once is compiled in a

@@ -112,6 +112,7 @@ RULES = [
 ]
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("function", "names"), RULES)
 def test_effects_in_custom_rules(function, names):
     _, printed, _ = both(transformed(function, names), example(names), in_order=False)

@@ -117,7 +117,7 @@ def test_blocks(name: str):
 MIXED = functions(LOOPS, "mixed lanes", "x", globals())
 
 
-@pytest.mark.whole
+@pytest.mark.every(1)
 @pytest.mark.parametrize("name", MIXED)
 def test_steps_that_mix_lanes(name: str):
     f, x = MIXED[name], many(512)

@@ -108,7 +108,7 @@ INSIDE: dict[str, Each] = {
 }
 
 
-@pytest.mark.whole
+@pytest.mark.every(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_equal_values_that_are_not_the_same(kind: str):
     """Each value is met first by itself and after all the others: forwards or backwards."""
