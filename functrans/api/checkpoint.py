@@ -33,8 +33,8 @@ Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> sav
 class _Options(TypedDict, total=False):
     prevent_cse: bool
     policy: Policy | None
-    static_argnums: int | Sequence[int]
-    static_argnames: str | Iterable[str]
+    static_argnums: int | Sequence[int] | None
+    static_argnames: str | Iterable[str] | None
 
 
 @overload
@@ -47,8 +47,8 @@ def checkpoint(
     *,
     prevent_cse: bool = True,
     policy: Policy | None = None,
-    static_argnums: int | Sequence[int] = (),
-    static_argnames: str | Iterable[str] = (),
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
 ) -> Any:
     """Make reverse mode recompute the intermediate values of `fun` instead of saving them.
 

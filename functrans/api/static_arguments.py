@@ -48,8 +48,12 @@ class StaticArguments:
         positional = self.positional
         rest = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
         numbers, names = self._given(option, argnums, argnames)
-        self.names: set[str] = names | {n for i, n in enumerate(positional) if i in numbers}
-        self.numbers: set[int] = numbers | {positional.index(n) for n in names if n in positional}
+        self.names: set[str] = names
+        self.numbers: set[int] = numbers
+        # where `jit` is given both, neither is inferred from the other, as in JAX
+        if argnums is None or argnames is None or option != "static":
+            self.names = names | {n for i, n in enumerate(positional) if i in numbers}
+            self.numbers = numbers | {positional.index(n) for n in names if n in positional}
         dynamic = tuple([name for i, name in enumerate(positional) if i not in self.numbers])
         self.parameters: Parameters = Parameters(dynamic, *rest)
 
@@ -131,7 +135,8 @@ class StaticArguments:
 
         signature = self.signature
         if signature is not None:  # error messages name the arguments of `call` by it
-            left = [p for p in signature.parameters.values() if p.name not in self.names]
+            bound = self.names | {self.positional[i] for i, _ in static_args if i < len(self.positional)}
+            left = [p for p in signature.parameters.values() if p.name not in bound]
             call.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
         return call
 

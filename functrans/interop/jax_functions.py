@@ -117,7 +117,7 @@ class JaxFunction:
             operands = [*found.consts, *[leaves[i] for i in found.operands]]
             return tree.unflatten(found.out_tree, xla.run_program(found.program, operands))
 
-        self.compiled: Any = xla.jax_jit(compiled, static_argnums=argnums, static_argnames=argnames or None)
+        self.compiled: Any = xla.jax_jit(compiled, static_argnums=argnums, static_argnames=argnames)
 
     def clear(self) -> None:
         self.cache.clear()

@@ -132,6 +132,18 @@ def test_positions_from_the_end_of_any_number():
     assert [float(f(X, 1)), float(f(X, 2))] == [number(1), number(2)]
 
 
+@pytest.mark.parametrize("jit", [jax.jit, ft.jit])
+def test_positions_and_names_given_together_are_not_inferred_from_each_other(jit: Any):
+    seen = []
+    f = jit(
+        lambda x, y: seen.append([isinstance(v, jax.core.Tracer) for v in (x, y)]),
+        static_argnums=1,
+        static_argnames="x",
+    )
+    f(2, "a"), f(1, y=3), f(x="a", y=3)
+    assert seen == [[True, False], [True, True], [False, True]]
+
+
 @pytest.mark.parametrize("donated", [{"donate_argnums": (0, 3)}, {"donate_argnames": ["a", "c"]}])
 def test_what_is_donated_beside_static_arguments(donated: dict[str, Any]):
     """Positions count the static arguments too; of a tree all leaves go."""
