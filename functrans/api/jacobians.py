@@ -18,7 +18,7 @@ from functrans.api.jit import jit
 from functrans.api.vmap import vmap
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import boundary
-from functrans.ir.types import float0
+from functrans.ir.types import dtype_class, float0
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.shape.moving import reshape, slice_axis
 from functrans.pytrees.functions import named_after
@@ -67,13 +67,11 @@ def jacfwd(
             return jvp(inner, chosen, tangents, has_aux)
 
         columns = vmap(push, out_axes=(None, -1, None) if has_aux else (None, -1))(_basis(chosen))
+        if holomorphic:
+            check_outputs("jacfwd", fun, tree.leaves(columns[0]), holomorphic)
 
-        def split(y: Any, dy: Any) -> Any:
-            if typeof(dy).dtype == float0:  # of integers
-                dy = as_array(np.zeros(dy.shape, typeof(y).dtype))
-            return _split_axis(dy, argument.by_argument(chosen), -1)
-
-        jac = tree.map(split, columns[0], columns[1])
+        inputs = argument.by_argument(chosen)
+        jac = tree.map(lambda y, dy: _split_axis(_number(dy, y), inputs, -1), columns[0], columns[1])
         return (jac, columns[2]) if has_aux else jac
 
     return jacobian
@@ -111,9 +109,9 @@ def jacrev(
         check_outputs("jacrev", fun, tree.leaves(out), holomorphic)
         rows = argument.by_argument(vmap(pullback)(_basis(out)))
         # rows: for each leaf of the argument, an array with one row per element of the output
-        by_input = tree.map(lambda y: _split_axis(y, out, 0), rows)
-        outer = tree.structure(argument.by_argument(chosen))
-        jac = tree.transpose(outer, tree.structure(out), by_input)
+        inputs = argument.by_argument(chosen)
+        by_input = tree.map(lambda x, dx: _split_axis(_number(dx, x), out, 0), inputs, rows)
+        jac = tree.transpose(tree.structure(inputs), tree.structure(out), by_input)
         return (jac, *aux) if has_aux else jac
 
     return jacobian
@@ -154,6 +152,13 @@ def _basis(given: Any) -> Any:
         rows.append(jax.numpy.asarray(np.eye(total, t.size, -start, t.dtype).reshape(total, *t.shape)))
         start += t.size
     return tree.unflatten(structure, rows)
+
+
+def _number(dy: Any, y: Any) -> Any:
+    """Return derivatives of or by integers, which are float0, as zeros of the dtype of the integers `y`."""
+    t = typeof(y)
+    no_number = typeof(dy).dtype != float0 or dtype_class(t.dtype) == "key"
+    return dy if no_number else as_array(np.zeros(dy.shape, t.dtype))
 
 
 def _split_axis(y: Any, like: Any, axis: int) -> Any:
