@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -307,3 +307,12 @@ def calls_of(program: Program) -> Calls:
     parts = [p for p in (*own, *map(calls_of, program.children)) if p is not None]
     effects = frozenset().union(*[p.effects for p in parts])
     return Calls(any(p.any for p in parts), effects, any(p.ordered for p in parts))
+
+
+def refuse_io(programs: Iterable[Program], where: str) -> None:
+    """Raise if a program that will run more often than the user's function does calls `io_callback`."""
+    if any(effect in ("io", "ordered io") for p in programs for effect in calls_of(p).effects):
+        raise errors.MissingRule(
+            f"io_callback in {where} would be called where the function as written does not call it, "
+            f"at\n    {io_callback.where()}\nCall it outside, or use debug.callback, which may run more often."
+        )

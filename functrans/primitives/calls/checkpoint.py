@@ -20,6 +20,7 @@ from functrans.caching import memo_as
 from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
 from functrans.primitives.base import LinearInput, Params, Primitive, Values
+from functrans.primitives.calls.callback import refuse_io
 from functrans.primitives.calls.jit import Jit
 from functrans.primitives.dependence import Split, spread, without_zeros
 from functrans.primitives.elementwise.selection import optimization_barrier
@@ -76,6 +77,7 @@ def _kept(part: Split, n: int, keep: Callable[..., bool]) -> tuple[Program, Prog
     args the second program reads."""
     forward, linear, needed = part.forward, part.linear, part.residuals
     first, rerun, read = divided(forward, forward.outputs[:n], needed, keep)
+    refuse_io([rerun], "a checkpoint that reverse mode runs again")
     fixed = len(rerun.inputs)
     types = (*rerun.in_types, *linear.in_types[len(needed) :])
 

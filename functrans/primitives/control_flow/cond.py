@@ -20,6 +20,7 @@ from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import ArrayType, is_inexact, same_types
 from functrans.primitives import dependence
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Primitive, Values
+from functrans.primitives.calls.callback import refuse_io
 from functrans.primitives.calls.captured import zeros
 from functrans.primitives.calls.jit import jit
 from functrans.primitives.control_flow.loop_layout import Pushed, Terms, nonzero, pattern_of, taken
@@ -118,6 +119,7 @@ class Cond(HigherOrderPrimitive):
             return outs, [0 if b else None for b in batched]
         if len(branches) == 1:
             return jit.batch(t, operands, dims[1:], program=branches[0])
+        refuse_io(branches, "a branch that vmap runs for all examples")
         every = [True] * len(branches[0].outputs)
         index = clamp(literal(0, typeof(index)), index, literal(len(branches) - 1, typeof(index)))
         # Each branch runs for all examples. Its results for the examples of other branches, such as

@@ -22,6 +22,7 @@ from functrans.ir.source import here
 from functrans.ir.types import is_inexact, same_types
 from functrans.primitives import dependence
 from functrans.primitives.base import Cost, HigherOrderPrimitive, LinearInput, Params, Values, effects_inside
+from functrans.primitives.calls.callback import refuse_io
 from functrans.primitives.calls.jit import Expanded, jit
 from functrans.primitives.control_flow.cond import choose, only_where
 from functrans.primitives.control_flow.loop_layout import (
@@ -212,6 +213,7 @@ class While(HigherOrderPrimitive):
             outs = self(*args[:m], *state, cond=test, body=made, cond_consts=n, body_consts=body_consts)
             return outs, outs_dims
 
+        refuse_io((cond, body), "a loop that vmap runs until the last example ends")
         consts, fixed_dims = list(args[n:m]), list(dims[n:m])
         for i, x in enumerate(consts):  # broadcast scalars, which is cheap, but not weights
             scalar = not typeof(x).shape and is_inexact(typeof(x).dtype)
