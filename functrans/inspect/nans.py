@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
+import jax
 import numpy as np
 
 from functrans import errors, runtime
@@ -185,7 +186,8 @@ def stop_at_first(program: Program, values: Sequence[Any]) -> NoReturn:
     """Raise NotFinite with the equation that produces the first NaN or infinity of a program;
     called for `debug_nans` and `debug_infs` when its results contain one."""
     flag = "jax_debug_infs" if flags.jax_debug_infs else "jax_debug_nans"
-    report = _report(program, values, flags.jax_debug_infs)
+    with jax.disable_jit():  # JAX is inside the call of a jitted operation, which refuses a second one
+        report = _report(program, values, flags.jax_debug_infs)
     raise errors.NotFinite(
         f"{report}\n{here()}\n"
         f"The flag {flag} raised this error. ft.find_nan(f)(*args) shows all such equations."

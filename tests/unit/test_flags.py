@@ -84,6 +84,12 @@ def test_each_flag_stops_what_it_is_for(call, nans, infs):
                 call(np.float32(x))
 
 
+def test_the_search_runs_an_operation_while_jax_still_calls_it():
+    """It was not compiled before: while JAX calls it, it refuses another call with the same types."""
+    with jax.debug_nans(True), pytest.raises(errors.NotFinite, match=r"log.*\n"):
+        jnp.log(np.full(1234, -1.0, "float32"))
+
+
 def test_what_looks_for_nans_is_not_stopped():
     f = ft.jit(lambda x: jnp.log(x))
     with jax.debug_nans(True):

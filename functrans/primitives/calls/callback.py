@@ -314,5 +314,5 @@ def refuse_io(programs: Iterable[Program], where: str) -> None:
     if any(effect in ("io", "ordered io") for p in programs for effect in calls_of(p).effects):
         raise errors.MissingRule(
             f"io_callback in {where} would be called where the function as written does not call it, "
-            f"at\n    {io_callback.where()}\nCall it outside, or use debug.callback, which may run more often."
+            f"at\n    {io_callback.where()}\nCall it outside, or use debug.callback instead."
         )
