@@ -123,6 +123,13 @@ def test_what_has_a_rule_is_checked_inside_and_keeps_its_rule():
     assert checked(-X)[0].get().startswith("negative")
 
 
+def test_a_check_under_vmap_alone_raises_as_it_does_alone():
+    mapped = ft.vmap(small(fnp))
+    np.testing.assert_array_equal(mapped(TWO[:1]), jax.vmap(small(jnp))(TWO[:1]))
+    with pytest.raises(checkify.JaxRuntimeError, match="too large"):
+        mapped(TWO)
+
+
 def test_operators_of_ours_are_seen_inside_of_ours():
     """checkify closes over our traced values; where JAX records, what is done to them is JAX's."""
 
