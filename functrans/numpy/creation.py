@@ -110,9 +110,7 @@ def _array(object: Any, dtype: Any) -> Any:
     if object.__class__ is int and to is not None:  # it may fit in the dtype only, or not at all
         made = _nested(object, to)
         return made if staging_trace() is None else filled(object, ArrayType((), to))
-    if isinstance(object, _BUFFERS) or (
-        hasattr(object, "__array__") and not isinstance(object, (jax.Array, np.ndarray, np.generic))
-    ):
+    if foreign(object):
         object = np.asarray(object)
     if isinstance(object, jax.Array):
         x = captured(object)
@@ -130,7 +128,7 @@ def _cast_by_numpy(x: Any) -> bool:
 
 def _nested(items: Any, dtype: Any) -> Any:
     leaves = tree.leaves(items)
-    if any(isinstance(x, (range, *_BUFFERS)) for x in leaves):
+    if any(isinstance(x, range) or foreign(x) for x in leaves):
         items = tree.map(_unpacked, items)
         leaves = tree.leaves(items)
     if dtype is not None or not leaves:
@@ -173,7 +171,13 @@ def _nested(items: Any, dtype: Any) -> Any:
 
 
 def _unpacked(x: Any) -> Any:
-    return np.asarray(x) if isinstance(x, _BUFFERS) else list(x) if isinstance(x, range) else x
+    return np.asarray(x) if foreign(x) else list(x) if isinstance(x, range) else x
+
+
+def foreign(x: Any) -> bool:
+    """Return whether x is a buffer or an array of another library, which NumPy can read."""
+    ours = (jax.Array, np.ndarray, np.generic)
+    return isinstance(x, _BUFFERS) or (hasattr(x, "__array__") and not isinstance(x, ours))
 
 
 def _stacked(items: Any, dtype: Any) -> Any:

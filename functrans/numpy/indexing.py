@@ -17,6 +17,7 @@ from functrans.ir.types import ArrayType, dtype_class
 from functrans.lax.arguments import mode_of, promises
 from functrans.numpy import promotion
 from functrans.numpy.arithmetic import power
+from functrans.numpy.creation import foreign
 from functrans.numpy.index_plans import index_array, index_dtype, reading, wrapped, writing
 from functrans.numpy.index_structure import from_sequence, structure
 from functrans.numpy.ufuncs import divide
@@ -145,6 +146,8 @@ def write(x: Any, index: Any, values: Any, primitive: Any, name: str, how: How) 
     plan = writing(t.shape, parts, how.wrap)
     if isinstance(values, (list, tuple, range)):
         values = from_sequence(values)
+    elif foreign(values):
+        values = np.asarray(values)
     if 0 in plan.slices:
         _check_shape(values, plan.value, name)
         return x

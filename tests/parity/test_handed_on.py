@@ -218,6 +218,9 @@ def test_masked_arrays_and_buffers_as_jax_takes_them():
         assert make(buffer, dtype="float16").dtype == "float16"
     close(fnp.asarray(buffer), jnp.asarray(buffer))
     close(fnp.array(Wide(), "float32"), jnp.array(Wide(), "float32"))
+    close(fnp.array([Wide(), Wide()], "float32"), jnp.array([Wide(), Wide()], "float32"))
+    for values in (Wide(), buffer):
+        close(ft.jit(lambda x, y=values: x.at[1:].set(y))(X), X.at[1:].set(values))
     for library in (fnp, jnp):
         with pytest.raises(ValueError, match="masked"):
             library.asarray(masked)
