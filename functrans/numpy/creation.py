@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array as array_module
 import math
+from collections.abc import Iterable
 from numbers import Number
 from typing import Any
 
@@ -128,7 +129,7 @@ def _cast_by_numpy(x: Any) -> bool:
 
 def _nested(items: Any, dtype: Any) -> Any:
     leaves = tree.leaves(items)
-    if any(isinstance(x, range) or foreign(x) for x in leaves):
+    if any(isinstance(x, range) or foreign(x) for x in _of_each_class(leaves)):
         items = tree.map(_unpacked, items)
         leaves = tree.leaves(items)
     if dtype is not None or not leaves:
@@ -136,7 +137,7 @@ def _nested(items: Any, dtype: Any) -> Any:
     else:
         kinds = {x.__class__ if x.__class__ in SCALARS else typeof(x): x for x in leaves}
         to = promote(tuple(map(typeof, kinds.values())))[0]
-    if any(isinstance(x, jax.Array) or hasattr(x, "__jax_array__") for x in leaves):
+    if any(isinstance(x, jax.Array) or hasattr(x, "__jax_array__") for x in _of_each_class(leaves)):
         return _stacked(items, to)
     try:
         if dtype_class(to) in INTEGERS:
@@ -168,6 +169,10 @@ def _nested(items: Any, dtype: Any) -> Any:
             f"the lists have different lengths: {brief(items)}",
             "Pad them to equal lengths, or keep a list of arrays.",
         ) from None
+
+
+def _of_each_class(leaves: list[Any]) -> Iterable[Any]:
+    return {x.__class__: x for x in leaves}.values()
 
 
 def _unpacked(x: Any) -> Any:
