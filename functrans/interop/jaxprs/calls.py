@@ -214,7 +214,7 @@ def _while(eqn: Any, *values: Any) -> Any:
     body, body_consts = walk.program(p["body_jaxpr"], "body")
     first, fixed = [*test_consts, *values[:n]], [*body_consts, *values[n:m]]
     if test.out_types[0].shape:  # batched by JAX's vmap
-        test, body = one_by_one(test, body, len(first), [None] * len(fixed))
+        test, body = one_by_one(test, body, len(first), [None] * len(fixed) + [0] * len(body.outputs))
         fixed = [*first, *fixed]
     return while_loop(
         *first, *fixed, *values[m:], cond=test, body=body, cond_consts=len(first), body_consts=len(fixed)

@@ -138,7 +138,11 @@ class Cond(HigherOrderPrimitive):
             given = [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
             results.append(jit(*given, program=t.program(branch, tuple(front), every)[0]))
         outs = [choose(index, cases) for cases in zip(*results, strict=True)]
-        return outs, [0] * len(outs)
+        outs_dims: list[int | None] = [0] * len(outs)
+        for i, found in enumerate(zip(*[_places(b) for b in branches], strict=True)):
+            if (k := found[0]) is not None and len(set(found)) == 1:  # all branches return one operand
+                outs[i], outs_dims[i] = operands[k], dims[1 + k]
+        return outs, outs_dims
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         if self.has_effects(params) or moving[0]:
@@ -159,6 +163,12 @@ class Cond(HigherOrderPrimitive):
 
 
 cond: Cond = Cond()
+
+
+def _places(program: Program) -> list[int | None]:
+    """Return, for each result that is an input, the index of that input."""
+    inputs = {v: i for i, v in enumerate(program.inputs)}
+    return [inputs.get(v) if v.__class__ is Var else None for v in program.outputs]
 
 
 def choose(index: Any, cases: Sequence[Any]) -> Any:

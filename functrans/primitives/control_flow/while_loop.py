@@ -199,11 +199,15 @@ class While(HigherOrderPrimitive):
     ) -> Any:
         n, m = cond_consts, cond_consts + body_consts
         batched = [d is not None for d in dims[m:]]
+        states = zip(dims[m:], body.inputs[m - n :], body.outputs, strict=True)
+        shared = [d is None and v is y for d, v, y in states]  # by all examples: no step changes them
+        own_stop = [not s or _to_broadcast(x) for s, x in zip(shared, args[m:], strict=True)]
         while True:  # until the set of batched carries is stable
             inner = [0 if b else None for b in batched]
             made, own = t.program(body, (*dims[n:m], *inner), batched)
             test, test_dims = t.program(cond, (*dims[:n], *inner))
-            after = [d is not None or test_dims[0] is not None for d in own]
+            stops = test_dims[0] is not None
+            after = [d is not None or (stops and s) for d, s in zip(own, own_stop, strict=True)]
             if after == batched:
                 break
             batched = after
@@ -215,15 +219,15 @@ class While(HigherOrderPrimitive):
 
         refuse_io((cond, body), "a loop that vmap runs until the last example ends")
         consts, fixed_dims = list(args[n:m]), list(dims[n:m])
-        for i, x in enumerate(consts):  # broadcast scalars, which is cheap, but not weights
-            scalar = not typeof(x).shape and is_inexact(typeof(x).dtype)
-            if fixed_dims[i] is not None or scalar:
+        for i, x in enumerate(consts):
+            if fixed_dims[i] is not None or _to_broadcast(x):
                 consts[i], fixed_dims[i] = t.at(x, fixed_dims[i], 0), 0
-        made, _ = t.program(body, (*fixed_dims, *inner), batched)
-        test, made = one_by_one(test, made, n, fixed_dims)
+        inner = [*fixed_dims, *inner]
+        test, made = one_by_one(test, t.program(body, tuple(inner), batched)[0], n, inner)
         operands = [*args[:n], *args[:n], *consts, *state]
         outs = self(*operands, cond=test, body=made, cond_consts=n, body_consts=m)
-        return outs, outs_dims
+        outs = [x if s else y for x, y, s in zip(args[m:], outs, shared, strict=True)]
+        return outs, [None if s else d for d, s in zip(outs_dims, shared, strict=True)]
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
         linear, tested = self.moved(params, moving)
@@ -266,25 +270,31 @@ class While(HigherOrderPrimitive):
 while_loop: While = While("while")
 
 
+def _to_broadcast(x: Any) -> bool:
+    """Whether each example gets its own, for its derivative: cheap for scalars, not for weights."""
+    return not typeof(x).shape and is_inexact(typeof(x).dtype)
+
+
 def one_by_one(cond: Program, body: Program, n: int, dims: Sequence[int | None]) -> tuple[Program, Program]:
     """Return the condition and body of a loop over examples: along the axes of what `cond` returns, which are
     the first of each carry. It goes on while the condition holds for any; the others keep their carry. `n`:
-    how many constants the condition has, which the body takes too, before its own; `dims`: of these, None
-    for one that all examples share."""
-    m = n + len(dims)
+    how many constants the condition has, which the body takes too, before its own; `dims`: of the body's
+    inputs, None for one that all examples share."""
+    m = n + len(body.inputs) - len(body.outputs)
 
     def some(*values: Any) -> list[Any]:
         (going,) = evaluate(cond, values)
         return [reduce_or(going, axes=tuple(range(typeof(going).ndim)))]
 
     def step(*values: Any) -> list[Any]:
-        first, fixed, old = values[:n], values[n:m], values[m:]
-        (going,) = evaluate(cond, [*first, *old])
+        (going,) = evaluate(cond, [*values[:n], *values[m:]])
         # derivatives of steps after an example's last one must not reach their operands
-        given = [only_where(going, x, d) for x, d in zip(fixed, dims, strict=True)]
-        new = evaluate(body, [*given, *[only_where(going, x, 0) for x in old]])
+        given = [only_where(going, x, d) for x, d in zip(values[n:], dims, strict=True)]
         outs = []
-        for x, y in zip(old, new, strict=True):
+        for x, y, d in zip(values[m:], evaluate(body, given), dims[m - n :], strict=True):
+            if d is None:  # the same in each step
+                outs.append(x)
+                continue
             if (wanted := typeof(y)) != typeof(x):  # results are weak where those of the body are
                 x = convert_element_type(x, dtype=wanted.dtype, weak_type=wanted.weak_type)
             outs.append(choose(going, [x, y]))
