@@ -195,12 +195,13 @@ def while_loop(
     """
     staging.check_function(cond_fun, "while_loop", "cond_fun")
     staging.check_function(body_fun, "while_loop", "body_fun")
-    if flags.jax_disable_jit and concrete_value(going := cond_fun(init_val)) is not None:
-        carry = init_val
-        while concrete_value(going):
-            carry = body_fun(carry)
-            going = cond_fun(carry)
-        return tree.map(as_array, carry)
+    if flags.jax_disable_jit:
+        carry = tree.map(jax.numpy.asarray, init_val)  # a body may write x += 1
+        if concrete_value(going := cond_fun(carry)) is not None:
+            while concrete_value(going):
+                carry = body_fun(carry)
+                going = cond_fun(carry)
+            return tree.map(as_array, carry)
     init, structure = staging.array_leaves(init_val, "init_val")
     in_tree = tree.structure(((init_val,), {}))
     given = [typeof(x) for x in init]

@@ -3,6 +3,7 @@
 import bdb
 import contextlib
 import io
+import operator
 import re
 
 import jax
@@ -180,6 +181,9 @@ def test_python_runs_as_it_is_written():
         assert g(1.5) == 3.0
         assert ft.grad(g)(2.5) == 2.0
         assert ft.jit(lambda x, n: x**n, static_argnums=1)(3, 2) == 9
+        start = np.array(1.0)  # a body may write `x += 1`, which would change it
+        found = lax.while_loop(lambda c: c[0] < 3, lambda c: (operator.iadd(c[0], 1), c[1] + 1), (start,) * 2)
+        assert [*map(float, (*found, start))] == [3.0, 3.0, 1.0]
         with ft.disable_jit(False), pytest.raises(ft.errors.AbstractValueError):
             g(1.0)
     assert seen == [1.5, 2.5]
