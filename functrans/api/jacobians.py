@@ -156,9 +156,10 @@ def _basis(given: Any) -> Any:
 
 def _number(dy: Any, y: Any) -> Any:
     """Return derivatives of or by integers, which are float0, as zeros of the dtype of the integers `y`."""
-    t = typeof(y)
-    no_number = typeof(dy).dtype != float0 or dtype_class(t.dtype) == "key"
-    return dy if no_number else as_array(np.zeros(dy.shape, t.dtype))
+    dtype = typeof(y).dtype
+    if typeof(dy).dtype == float0 and dtype_class(dtype) != "key":
+        return as_array(np.zeros(dy.shape, dtype))
+    return dy
 
 
 def _split_axis(y: Any, like: Any, axis: int) -> Any:

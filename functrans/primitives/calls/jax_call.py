@@ -58,7 +58,7 @@ class JaxCall(HigherOrderPrimitive):
         body = params["body"]
         try:
             return list(body.compiled(*values))
-        except (NotImplementedError, ValueError):  # it has an implementation but no lowering; or a `check`
+        except (NotImplementedError, ValueError):  # no lowering, but an implementation: `checkify.check`
             return list(body.fun(*values))
 
     def lower(self, ctx: Any, *operands: Any, body: Any) -> Any:

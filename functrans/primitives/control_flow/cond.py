@@ -137,11 +137,12 @@ class Cond(HigherOrderPrimitive):
             own = eq(index, literal(i, typeof(index)))
             given = [only_where(own, x, d) for x, d in zip(placed, front, strict=True)]
             results.append(jit(*given, program=t.program(branch, tuple(front), every)[0]))
-        outs = [choose(index, cases) for cases in zip(*results, strict=True)]
-        outs_dims: list[int | None] = [0] * len(outs)
-        for i, found in enumerate(zip(*[_places(b) for b in branches], strict=True)):
-            if (k := found[0]) is not None and len(set(found)) == 1:  # all branches return one operand
-                outs[i], outs_dims[i] = operands[k], dims[1 + k]
+        outs, outs_dims = [], []
+        places = zip(*map(_places, branches), strict=True)
+        for cases, found in zip(zip(*results, strict=True), places, strict=True):
+            k = found[0] if len(set(found)) == 1 else None  # the operand that all branches return
+            outs.append(choose(index, cases) if k is None else operands[k])
+            outs_dims.append(0 if k is None else dims[1 + k])
         return outs, outs_dims
 
     def reached(self, params: dict[str, Any], moving: Sequence[bool]) -> Sequence[bool]:
