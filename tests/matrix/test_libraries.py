@@ -21,7 +21,7 @@ import functrans as ft
 from functrans.interop import from_jax
 from tests.support.closeness import assert_close
 from tests.support.libraries import ARRAYS, LIBRARIES, differs_on_purpose, function_of, names_in
-from tests.support.matrices import alternately
+from tests.support.matrices import marked
 from tests.support.versions import EXPRESSIONS, QUICK
 from tests.support.wide import each
 
@@ -52,9 +52,7 @@ SHARES = 3  # of the rows, each a test
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(
-    "kind", [*list(KINDS)[:2], *[pytest.param(k, marks=pytest.mark.sweep) for k in list(KINDS)[2:]]]
-)
+@pytest.mark.parametrize("kind", [*list(KINDS)[:2], *marked("sweep", *list(KINDS)[2:])])
 @pytest.mark.parametrize("share", range(SHARES))
 def test_types(kind: str, share: int):
     """Shape, dtype and weak type of all results."""
@@ -106,7 +104,7 @@ LONG = {"random": 16}
 WITHOUT_GRADIENTS = ["random"]
 IMPORTED = ["lax elementwise", "lax shapes and reductions", "nn", "options of lax"]
 HANDED_ON = ["linalg", "fft", "signal and others", "random"]
-GROUPS = [*IMPORTED, *[pytest.param(g, marks=pytest.mark.sweep) for g in HANDED_ON]]
+GROUPS = [*marked("rest", *IMPORTED), *marked("sweep", *HANDED_ON)]
 NOT_COMPARED = {
     r"lax\.reduce\(x, .* lambda": "no monoid: the order of terms counts",
     r"return_residual": "JAX does not differentiate the residual",
@@ -173,7 +171,7 @@ def by_jax(rows: list[str], gradients: bool) -> dict[str, tuple[Leaves, Any]]:
     return jax.jit(everything, compiler_options=QUICK)(arrays)
 
 
-@pytest.mark.parametrize("group", alternately(GROUPS))
+@pytest.mark.parametrize("group", GROUPS)
 def test_values_and_gradients(group: str):
     with silent():
         rows = rows_of(group)

@@ -175,6 +175,7 @@ def check(rows: list[str], ours: dict[str, Any], theirs: dict[str, Any], **optio
 GROUPS = list(TABLE)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("group", GROUPS)
 def test_values(group):
     rows = TABLE[group]
@@ -293,6 +294,7 @@ def has_inexact(row: str) -> bool:
     return any(jax_numpy.issubdtype(ARRAYS[n].dtype, jax_numpy.inexact) for n in names_in(row))
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("group", [g for g in GROUPS if g not in NOT_DIFFERENTIATED])
 def test_gradient(group):
     rows = [row for row in common(group) if has_inexact(row) and row not in NOT_DERIVED]

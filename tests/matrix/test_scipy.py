@@ -82,6 +82,7 @@ def test_types():
         each(ROWS, check)
 
 
+@pytest.mark.rest
 def test_unjitted_and_jitted():
     """One dispatch, or JAX's Python; types, weak ones too, are those of JAX's jitted function."""
 

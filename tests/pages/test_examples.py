@@ -16,6 +16,7 @@ import functrans as ft
 from functrans.passes.explanation import measured
 from functrans.passes.pipeline import optimize
 from tests.support.closeness import assert_close
+from tests.support.matrices import marked
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +60,7 @@ def test_train_digits(digits, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("name", ["MLP", pytest.param("conv net", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("name", [*marked("rest", "MLP"), *marked("sweep", "conv net")])
 def test_interval_bounds(own, name):
     images, labels, test_images, test_labels = own.load()
     params = own.train(name, images, labels)
@@ -79,7 +80,7 @@ def test_interval_bounds(own, name):
     assert shares == sorted(shares, reverse=True)
 
 
-@pytest.mark.parametrize("name", [pytest.param("MLP", marks=pytest.mark.sweep), "conv net"])
+@pytest.mark.parametrize("name", [*marked("sweep", "MLP"), *marked("rest", "conv net")])
 def test_mixed_precision(own, name):
     images, labels, test_images, test_labels = own.load()
     error, program = own.gradient_error(name, own.initial(name), images[:256], labels[:256])
@@ -119,6 +120,7 @@ def test_fitted_simulator(simulator, monkeypatch, capsys, tmp_path):
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.rest
 def test_private_training(private, monkeypatch):
     monkeypatch.setattr(private, "SIZES", (64, 128, 10))
     data = private.load()

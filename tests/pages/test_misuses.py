@@ -212,6 +212,7 @@ def test_an_error_that_points_to_itself_is_no_endless_loop(short):
     hide_frames(error)
 
 
+@pytest.mark.rest
 @pytest.mark.long
 def test_a_plain_script_shows_the_users_lines(tmp_path):
     script = tmp_path / "train.py"

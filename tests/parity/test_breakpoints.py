@@ -35,6 +35,7 @@ def session(m: Any, transform: Any, ordered: bool) -> tuple[Any, str]:
 CASES = [*[(mode, False) for mode in MODES], ("un-jitted", True), ("jit of grad", True)]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("mode", "ordered"), CASES)
 def test_a_breakpoint_shows_what_it_shows_in_jax(mode: str, ordered: bool):
     want, shown = session(jax, MODES[mode], ordered)

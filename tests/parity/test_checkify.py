@@ -11,6 +11,7 @@ from jax.experimental import checkify
 
 import functrans as ft
 import functrans.numpy as fnp
+from tests.support.matrices import marked
 from tests.support.tables import TABLES, functions, rows
 
 X = jnp.array([0.5, -1.0, 2.0])
@@ -80,9 +81,7 @@ TWO_OF = jnp.array([0, 1])
 
 
 @pytest.mark.parametrize(
-    "kinds",
-    [pytest.param(checkify.index_checks, marks=pytest.mark.sweep), checkify.all_checks],
-    ids=["", "all"],
+    "kinds", [*marked("sweep", checkify.index_checks), *marked("rest", checkify.all_checks)], ids=["", "all"]
 )
 def test_indices_that_are_found_are_those_that_jax_finds(kinds):
     """Of our functions and of JAX's in functions of ours; some also where nothing is compiled around."""

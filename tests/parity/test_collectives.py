@@ -102,6 +102,7 @@ def test_where_nothing_is_compiled(name: str, how: str):
     assert_close(ours, theirs)
 
 
+@pytest.mark.rest
 def test_slices_are_sent_while_types_are_wide():
     with jax.enable_x64(True):
         ours, theirs = (
@@ -125,6 +126,7 @@ def jax_can(name: str, how: str) -> bool:
     return not name.startswith(("all_gather", "psum_scatter", "ppermute"))
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", TWO_NAMES)
 def test_two_names(name: str):
     def run(y: Any, m: Any) -> dict[str, Any]:

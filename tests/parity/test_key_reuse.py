@@ -18,7 +18,10 @@ SCOPE = {"J": J}
 
 @pytest.mark.parametrize(
     ("m", "r"),
-    [pytest.param(jax, jax.random, marks=pytest.mark.sweep), (ft, ft.random)],  # what the table says of JAX
+    [
+        pytest.param(jax, jax.random, marks=pytest.mark.sweep),  # what the table says of JAX
+        pytest.param(ft, ft.random, marks=pytest.mark.rest),
+    ],
     ids=["JAX", "ours"],
 )
 @pytest.mark.parametrize("section", SECTIONS)

@@ -162,6 +162,7 @@ MODES: dict[str, Callable[[Any, Any, tuple], Any]] = {
 }
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ROWS)
 def test_transformations_are_those_of_jax(name: str):
     function, args, names, lacks = ROWS[name]

@@ -184,6 +184,7 @@ SPECIAL = functions(TABLE, "special", "w", globals())
 AT_ONCE = {"static arguments", "donated arguments", "lower and compile", "weak types", "named axes", "keys"}
 
 
+@pytest.mark.rest
 def test_special():
     jitted = [case for case in SPECIAL if case not in AT_ONCE]
     found = jax.jit(lambda: [{case: SPECIAL[case](world) for case in jitted} for world in WORLDS])()
@@ -201,6 +202,7 @@ def test_reverse_mode_of_a_loop_of_unknown_length(world):
     assert_close(jax.grad(world.jit(lambda x: world.np.sum(f(x)[1])))(X), expected, 2e-5)
 
 
+@pytest.mark.rest
 @OURS
 def test_random_numbers_of_a_batch_of_seeds(world):
     draw = world.jit(lambda s: world.random.uniform(world.random.key(s), (2,)))

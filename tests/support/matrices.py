@@ -23,6 +23,11 @@ def spread(
     return made
 
 
+def marked(marker: str, *rows: Any) -> list[Any]:
+    """Parameters for `pytest.mark.parametrize` that have a marker."""
+    return [pytest.param(row, marks=getattr(pytest.mark, marker)) for row in rows]
+
+
 def alternately(rows: Iterable[Any]) -> list[Any]:
     """Parameters for `pytest.mark.parametrize`: every second row (or `pytest.param`); the others are a
     sweep."""

@@ -181,6 +181,7 @@ def test_the_numbers_are_those_of_float64(name):
         agree(made, jax.jit(step)(*dense("float64")), 2e-6)
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("name", ["real and imaginary", "each leaf"])
 def test_recurrent_network(name):
     """Neither the gradients of a step's weights nor those of one example are made."""

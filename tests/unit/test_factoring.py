@@ -52,6 +52,7 @@ def without(f):
     return ft.jit(f, passes=names)
 
 
+@pytest.mark.rest
 def test_the_evaluations_of_a_network_share_one_backward_pass():
     *flat, points = arrays((2, 8), (8,), (8, 8), (8,), (8, 1), (1,), (16, 2))
     params = [*zip(flat[::2], flat[1::2], strict=True)]

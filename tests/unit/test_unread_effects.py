@@ -16,7 +16,7 @@ import functrans as ft
 import functrans.numpy as jnp
 from functrans import lax
 from functrans.passes.pipeline import optimize
-from tests.support.matrices import alternately
+from tests.support.matrices import alternately, marked
 from tests.support.tables import TABLES, functions
 from tests.support.wide import each
 
@@ -133,7 +133,7 @@ def test_programs_show_what_python_shows(ordered: bool):
     each(ROWS, check)
 
 
-@pytest.mark.parametrize("ordered", alternately([False, True]))
+@pytest.mark.parametrize("ordered", [*marked("rest", False), *marked("sweep", True)])
 def test_compiled_programs_show_what_python_shows(ordered: bool):
     """All as one, so that the order among functions shows nothing."""
     shown = Shown(ordered)
@@ -147,7 +147,7 @@ def test_compiled_programs_show_what_python_shows(ordered: bool):
     each(SOME, check)
 
 
-@pytest.mark.parametrize("ordered", alternately([False, True]))
+@pytest.mark.parametrize("ordered", [*marked("rest", False), *marked("sweep", True)])
 def test_batched_programs_show_it_whoever_reads(ordered: bool):
     """What is shown of several examples does not depend on what is done with the results."""
     xs = np.array([0.5, -0.5, 1.5], "float32")
@@ -196,6 +196,7 @@ def steps_that_show(show: Show) -> dict[str, Callable[[Any, Any], Any]]:
 LOOPS = functions(TABLES / "effects.txt", "loops", "step, x", globals())
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(("loop", "ordered"), [(loop, i % 2 == 1) for i, loop in enumerate(LOOPS)])
 def test_derivatives_of_steps_that_show(loop: str, ordered: bool):
     """Of what is linear in the steps and what is not, which are taken apart on the way back."""

@@ -16,6 +16,7 @@ from functrans import errors
 from functrans.ir.tracebacks import frames
 from functrans.trace import state
 from tests.support.libraries import ARRAYS, functions
+from tests.support.matrices import marked
 from tests.support.versions import NEWER
 from tests.support.wide import each
 
@@ -50,7 +51,7 @@ def classes(error: Exception) -> set[type]:
     }
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("share", [0, *marked("rest", *range(1, SHARES))])
 def test_what_is_said(share: int, monkeypatch):
     monkeypatch.delenv("FUNCTRANS_TRACEBACK", raising=False)
 
