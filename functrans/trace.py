@@ -392,7 +392,8 @@ def stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], na
 def _stage(function: Callable[..., Sequence[Any]], types: Sequence[ArrayType], name: str) -> Program:
     trace = Recording(state.trace, stages=True)
     inputs = [trace.new_input(t) for t in types]
-    with tracing(trace), jax_trace.without_varying():
+    # a constant of a program is no transfer to a device; JAX's tracers hold it on the host
+    with tracing(trace), jax_trace.without_varying(), jax.transfer_guard_host_to_device("allow"):
         outs = function(*inputs)
         return trace.close(inputs, outs, name)
 

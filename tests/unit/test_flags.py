@@ -162,3 +162,14 @@ def test_the_accurate_inverse_of_erf():
         finally:
             jax.config.update("jax_accurate_erf_inv", False)
     assert np.any(found[0] != found[1])
+
+
+def test_a_constant_of_a_jitted_function_is_no_transfer():
+    def noisy(x: Any) -> Any:
+        return x + jax_numpy.asarray(np.ones(3)) + jax.random.normal(jax.random.key(0), (3,))
+
+    x = jnp.ones(3)
+    with jax.transfer_guard("disallow"):
+        assert ft.jit(noisy)(x).shape == x.shape
+        with pytest.raises(RuntimeError, match="transfer"):
+            ft.jit(noisy)(np.ones(3, np.float32))
