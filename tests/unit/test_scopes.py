@@ -130,6 +130,12 @@ def test_scopes_of_jax_name_our_operations():
     shown = " ".join(names(g, 1.0))
     assert "outer/inner/" in shown
     assert "called/" in shown
+
+    def h(x: Any) -> Any:
+        with jax.named_scope("loop"):
+            return jax.lax.fori_loop(0, 3, lambda _, x: jax.lax.cond(x > 0, jax.jit(f), f, x), x)
+
+    assert "/loop/outer/inner/" in ft.jit(h).lower(1.0).as_text(debug_info=True)
     with pytest.raises(KeyError), jax.named_scope("lost"):
         raise KeyError
     told = str(ft.find_nan(lambda x: jax.numpy.log(x))(-1.0))

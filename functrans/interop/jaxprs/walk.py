@@ -21,6 +21,7 @@ import numpy as np
 from jax._src import core
 from jax._src.config import eager_constant_folding
 from jax._src.core import DropVar, Jaxpr, JaxprEqn, Var, jaxpr_as_fun, new_jaxpr_eqn
+from jax._src.source_info_util import Scope
 
 from functrans import errors
 from functrans.caching import Cache, CachePerFunction
@@ -210,7 +211,7 @@ def run(
     here, _ = derived_here()
     with provenance():
         for eqn in jaxpr.eqns:
-            derive_from(source_of(eqn) or here, None)
+            derive_from(source_of(eqn, here), None)
             outs = (one or apply)(eqn, [read(v) for v in eqn.invars])
             env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
@@ -286,10 +287,11 @@ def program(closed: Any, name: str = "") -> tuple[Program, tuple[Any, ...]]:
 def converted(closed: Any, name: str) -> tuple[Program, tuple[Any, ...]]:
     """Return the program of a jaxpr with its constants as first inputs, and the constants."""
     consts = constants_of(closed)
-    n = len(consts)
+    n, here = len(consts), derived_here()
 
     def body(*values: Any) -> list[Any]:
-        return exactly(run(closed.jaxpr, values[:n], values[n:]), closed.out_avals)
+        with provenance(*here):
+            return exactly(run(closed.jaxpr, values[:n], values[n:]), closed.out_avals)
 
     types = [*map(typeof, consts), *map(type_of_aval, closed.in_avals)]
     made, captured = hoist_constants(stage(body, types, name))
@@ -305,15 +307,17 @@ def close(jaxpr: Any) -> Any:
 # --- errors and places ----------------------------------------------------------------------------
 
 
-def source_of(eqn: Any) -> Source | None:
-    """Return the user's line of a JAX equation."""
-    traceback = eqn.source_info.traceback
+def source_of(eqn: Any, around: Source | None = None) -> Source | None:
+    """Return the user's line of a JAX equation and the path of its scopes, which starts with that of the
+    line around its jaxpr; or the latter, if the equation has no line of the user."""
+    traceback, names = eqn.source_info.traceback, eqn.source_info.name_stack.stack
     if traceback is None:
-        return None
+        return around
     for code, offset in zip(*traceback.raw_frames(), strict=True):
         if is_users(code):
-            return code, offset, ""
-    return None
+            inside = "".join([f"{x.name}/" for x in names if isinstance(x, Scope)])
+            return code, offset, inside if around is None else around[2] + inside
+    return around
 
 
 # --- JAX functions as programs --------------------------------------------------------------------
