@@ -16,6 +16,7 @@ import jax.experimental.multihost_utils
 import jax.experimental.ode
 import jax.experimental.rnn
 import jax.experimental.sparse
+import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -324,10 +325,29 @@ def test_numbers_beyond_32_bits():
             f(jax.random.key(0))
 
 
-@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg"])
+def of_words(function):
+    """A function of `jax.random` as one of a key's words, doubled if they are a key's again."""
+
+    def of_data(words, *given):
+        made = function(jax.random.wrap_key_data(words), *given)
+        return made if made.dtype == np.uint32 else 2 * jax.random.key_data(made)
+
+    return of_data
+
+
+UNNAMED = jax.extend.random.define_prng_impl(
+    key_shape=(2,),
+    seed=lambda seed: 3 * jax.random.key_data(jax.random.key(seed)),
+    split=of_words(jax.random.split),
+    random_bits=of_words(lambda key, width, shape: jax.random.bits(key, shape, f"uint{width}")),
+    fold_in=of_words(jax.random.fold_in),
+)
+
+
+@pytest.mark.parametrize("impl", ["rbg", "unsafe_rbg", UNNAMED])
 def test_other_generators(impl):
     """Of `jax.random` the bits, whichever generator makes them; the setting says which."""
-    for name in ("threefry2x32", impl, "threefry2x32"):
+    for name in ("threefry2x32", impl, "threefry2x32") if isinstance(impl, str) else ():
         with jax.default_prng_impl(name):
             for make in ("key", "PRNGKey"):
                 ours, theirs = (getattr(library.random, make)(0) for library in (ft, jax))

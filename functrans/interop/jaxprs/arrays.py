@@ -265,9 +265,8 @@ def _unless_checked(ours: walk.Meaning) -> walk.Meaning:
     return lambda eqn, *values: (walk.opaque if flags.jax_debug_key_reuse else ours)(eqn, *values)
 
 
-def _impl(eqn: Any) -> str:
-    impl = eqn.params["impl"]
-    return str(getattr(impl, "name", impl))
+def _impl(eqn: Any) -> Any:
+    return prims.impl_of(eqn.outvars[0].aval.dtype)
 
 
 def _wrapped(data: Any, key: Any) -> Any:

@@ -72,9 +72,9 @@ def word_type(t: ArrayType) -> ArrayType:
 
 
 @cached("generators of keys", 64)
-def impl_of(dtype: Any) -> str:
-    """Return the generator's name of a key dtype."""
-    return str(jax.random.key_impl(jax.numpy.zeros((), dtype)))
+def impl_of(dtype: Any) -> Any:
+    """Return the generator of a key dtype: its name, or the object that stands for one without a name."""
+    return jax.random.key_impl(jax.numpy.zeros((), dtype))
 
 
 def is_ours(impl: str = DEFAULT, partitionable: bool = True, **_: Any) -> bool:
