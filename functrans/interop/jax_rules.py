@@ -106,7 +106,10 @@ def _instantiated(ct: Any, primal: Any) -> Any:
 
 
 def _laid_out(x: Any, primal: Any) -> Any:
-    """Return a tangent or cotangent with the sharding over explicit axes that its primal's type has."""
+    """Return a tangent or cotangent with the sharding over explicit axes that its primal's type has,
+    and in that memory."""
+    if x is not None and primal.memory_space == jax.memory.Space.Host:
+        x = jax.device_put(x, primal.memory_space)
     if x is None or primal.sharding.mesh.empty:
         return x
     return _typed(x, of_type(primal.sharding, primal.ndim))
