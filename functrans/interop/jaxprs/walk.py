@@ -310,12 +310,12 @@ def close(jaxpr: Any) -> Any:
 def source_of(eqn: Any, around: Source | None = None) -> Source | None:
     """Return the user's line of a JAX equation and the path of its scopes, which starts with that of the
     line around its jaxpr; or the latter, if the equation has no line of the user."""
-    traceback, names = eqn.source_info.traceback, eqn.source_info.name_stack.stack
-    if traceback is None:
+    info = eqn.source_info
+    if info.traceback is None:
         return around
-    for code, offset in zip(*traceback.raw_frames(), strict=True):
+    for code, offset in zip(*info.traceback.raw_frames(), strict=True):
         if is_users(code):
-            inside = "".join([f"{x.name}/" for x in names if isinstance(x, Scope)])
+            inside = "".join([f"{x.name}/" for x in info.name_stack.stack if isinstance(x, Scope)])
             return code, offset, inside if around is None else around[2] + inside
     return around
 
