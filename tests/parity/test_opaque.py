@@ -398,6 +398,13 @@ def test_operations_inside_jitted_functions_and_loops_keep_their_derivatives(nam
 
 def test_a_policy_knows_the_jax_primitive():
     asked: list[Any] = []
-    f = from_jax(jax.checkpoint(waves, policy=lambda primitive, *_, **how: asked.append(primitive)))
-    ft.jit(ft.grad(lambda x: f(x).sum())).program(V)
+
+    def gradient(answer: Any) -> None:
+        policy = lambda primitive, *_, **how: [asked.append(primitive), answer][1]  # noqa: E731
+        f = from_jax(jax.checkpoint(waves, policy=policy))
+        ft.jit(ft.grad(lambda x: f(x).sum())).program(V)
+
+    gradient(True)
     assert wave in asked
+    with pytest.raises(TypeError, match="should be a bool"):
+        gradient(None)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 from jax._src.core import Primitive
+from jax._src.interpreters.partial_eval import Recompute, ensure_enum
 
 from functrans.caching import memo
 from functrans.interop.jaxprs import walk
@@ -135,8 +136,7 @@ class Policy:
         if name == "dot_general":
             params = {"dimension_numbers": _numbers(**params)}
         avals = [jax.core.ShapedArray(t.shape, t.dtype) for t in types]
-        found = self.policy(theirs, *avals, **params)
-        return found if isinstance(found, bool) else "recompute" not in repr(found).lower()
+        return ensure_enum(self.policy(theirs, *avals, **params)) is not Recompute
 
 
 @functools.cache
