@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jax_numpy
 import numpy as np
 import pytest
+from jax.experimental.layout import Format, Layout
 
 import functrans as ft
 import functrans.numpy as ft_numpy
@@ -228,8 +229,9 @@ else:
         places = [jax.NamedSharding(mesh(), P(*axes)) for axes in (("i",), (None, "j"))]
 
         def outer(x):
-            how = {"in_shardings": ({"a": places[0]}, None), "out_shardings": {"b": places[1], "c": None}}
-            inner = library.jit(lambda d, n, y: {"b": d["a"] * n, "c": y}, static_argnums=1, **how)
+            how = {"in_shardings": ({"a": places[0]}, None)}
+            how["out_shardings"] = {"b": places[1], "c": None, "e": Format(Layout.AUTO)}
+            inner = library.jit(lambda d, n, y: {"b": d["a"] * n, "c": y, "e": y}, static_argnums=1, **how)
             return inner({"a": x}, 3, x + 1)
 
         got, want = ft.jit(outer)(X), jax.jit(outer)(X)
