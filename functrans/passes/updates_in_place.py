@@ -142,8 +142,7 @@ class _Values:
             is_fused = is_by_element(e) or isinstance(e.primitive, _FAMILIES) or e.primitive in _FUSED
             if is_fused or _vanishes(e):
                 self.makers.update(dict.fromkeys(e.outputs, e))
-            if e.primitive is optimization_barrier or _is_view(e):
-                self._viewed.update(zip(e.outputs, e.inputs, strict=True))
+            self._viewed.update(_views(e))
 
     def _array(self, v: Any) -> Any:
         """Return the array of which a value is a view."""
@@ -235,10 +234,14 @@ def _may_change_nothing(e: Equation) -> bool:
     return e.primitive is not dynamic_update_slice and not isinstance(e.primitive, Scatter)
 
 
-def _is_view(e: Equation) -> bool:
-    """Return whether XLA may compute nothing for a move."""
-    is_move = isinstance(e.primitive, Structural) and e.primitive is not rev
-    return is_move and bool(e.inputs[0].type.size == e.outputs[0].type.size)
+def _views(e: Equation) -> list[tuple[Any, Any]]:
+    """Return the results of a move for which XLA may compute nothing, each with the operand that it is."""
+    if e.primitive is optimization_barrier:
+        return [*zip(e.outputs, e.inputs, strict=True)]
+    if not isinstance(e.primitive, Structural) or e.primitive is rev:
+        return []
+    x = e.inputs[0]  # of a split all of it may be in one part
+    return [(y, x) for y in e.outputs if y.type.size == x.type.size]
 
 
 def _keeps_places(e: Equation) -> bool:

@@ -106,6 +106,8 @@ def functions(f: Callable[..., Any], *args: Any) -> int:
         (1, lambda a, i: a.at[:63].multiply(jnp.max(a))),
         (1, lambda a, i: a.at[1:].set(jax.lax.optimization_barrier((a[1:], a[:-1]))[1])),
         (1, lambda a, i: a[:, None].at[1:].set(jax.lax.optimization_barrier(a)[:-1, None])),
+        (1, lambda a, i: a.at[1:].add(jax.lax.split(a, [64, 0])[0][:-1])),
+        (1, lambda a, i: a.at[1:].add(jax.lax.split(a, [0, 64])[1][:-1])),
         (0, lambda a, i: a.at[1:].set(jax.lax.optimization_barrier((a[1:], a[:-1]))[0])),
         (0, lambda a, i: a.at[1:].add(2 * a[1:])),
         (0, lambda a, i: a.reshape(8, 8).at[i].set(jnp.sin(a.reshape(8, 8)[i]))),
@@ -115,7 +117,7 @@ def functions(f: Callable[..., Any], *args: Any) -> int:
         (0, lambda a, i: a.at[1:].add(jnp.arange(63.0))),
         (0, lambda a, i: a.at[1:].set(jnp.sort(a)[:-1])),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_what_is_computed_apart(n: int, f: Callable[..., Any]):
     assert functions(f, A, np.int32(3)) == n

@@ -108,7 +108,11 @@ walk.like("top_k", is_stable="")
 
 @walk.means("broadcast_in_dim")
 def _broadcast(eqn: Any, x: Any) -> Any:
-    return walk.repeated(x, walk.plain(eqn.params["shape"]), eqn.params["broadcast_dimensions"])
+    shape, dimensions = walk.plain(eqn.params["shape"]), [*eqn.params["broadcast_dimensions"]]
+    if dimensions != sorted(dimensions) and typeof(x).shape != shape:  # JAX keeps one of its shape
+        order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
+        x = PRIMITIVES["transpose"](x, permutation=tuple(order))
+    return walk.repeated(x, shape, sorted(dimensions))
 
 
 @walk.means("reshape")
