@@ -277,8 +277,9 @@ def _process_custom_vjp_call(
         def backward(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
             zeros = [_zero(aval_of_type(t.tangent()), symbolic_zeros) for t in types]
             given = [z if c is None else c for c, z in zip(cts, zeros, strict=True)]
-            if not any(_filled(fwd)):  # it was emptied since, by `_called`
-                next(store for store in fwd.stores if store is not None).store(trees)
+            store = next((s for s in fwd.stores if s is not None), None)  # none: it comes from a jaxpr
+            if store is not None and not any(_filled(fwd)):  # it was emptied since, by `_called`
+                store.store(trees)
             found = bwd.call_wrapped(*map(materialize, [*kept(residuals), *given]))
             if isinstance(found, tuple):  # since JAX 0.11, with logs of the backward pass
                 found = found[0]

@@ -10,17 +10,19 @@ the results and the new values.
     made outside of ft.jit          an input of the program and, if written, an output, which is
                                     written to the reference after the program has run
     made outside of grad, vmap      readable; writable with values that do not belong to these
+    given to a custom_vjp function  handed to its rules, but not in a loop, a branch or a checkpoint
     in a function that is staged    error: its program is cached, and may run more than once
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax._src.core import DebugInfo, Jaxpr, empty_ref_p, ref_p
-from jax._src.state.discharge import discharge_state
+from jax._src.core import DebugInfo, Jaxpr, empty_ref_p, eval_jaxpr, ref_p, set_current_trace
+from jax._src.state import discharge
 
 from functrans import errors, jax_trace
 from functrans.interop.jaxprs import walk
@@ -112,6 +114,10 @@ def results(eqn: Any, values: Sequence[Any]) -> list[Any]:
         kind = walk.type_of_aval(made.aval.inner_aval)
         value = as_type(values[0], kind) if values else full(0, kind)
         return [Reference(state.innermost, made.aval, value)]
+    if eqn.primitive.name == "jit":  # its custom rules may take references too
+        inner = eqn.params["jaxpr"]
+        with set_current_trace(jax_trace.bridge()):
+            return eval_jaxpr(inner.jaxpr, walk.constants_of(inner), *values)
     given = [_known(x) if is_reference(x) else None for x in values]
     stand = [x if r is None else r.value for x, r in zip(values, given, strict=True)]
     closed = _of_values(in_jaxpr(eqn))
@@ -129,7 +135,40 @@ def _of_values(eqn: Any) -> Any:
     results and the final values."""
     names = DebugInfo("references", eqn.primitive.name, None, None)
     alone = Jaxpr([], eqn.invars, eqn.outvars, [eqn], eqn.effects, debug_info=names)
-    return discharge_state(walk.close(alone))
+    _Kept.rules = True
+    try:
+        return discharge.discharge_state(walk.close(alone))
+    finally:
+        _Kept.rules = False
+
+
+class _Local(threading.local):
+    """rules: whether discharged functions keep their custom rules. JAX drops them, because it has
+    differentiated before."""
+
+    rules = False
+
+
+_Kept = _Local()
+_jax_discharge_state = discharge._discharge_state
+
+
+def _discharge_state(closed: Any, which: Any, lower: bool, *more: Any) -> Any:
+    """Discharge a jaxpr, or one inside of it, as JAX does."""
+    return _jax_discharge_state(closed, which, lower and not _Kept.rules, *more)
+
+
+discharge._discharge_state = _discharge_state  # type: ignore[assignment]
+
+
+@discharge._eval_jaxpr_ad_error.defjvp
+def _rule_of_references(*_: Any) -> Any:
+    """Raise our error where a function is differentiated that a discharged jaxpr calls with references."""
+    raise errors.NotSupported(
+        "a custom_vjp function that takes a reference (new_ref) is differentiated inside a loop, a branch or "
+        f"a checkpoint, {here()}\n"
+        "Call it outside of these, or return what its rule writes."
+    )
 
 
 def _known(x: Any) -> Reference:

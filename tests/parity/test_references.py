@@ -109,6 +109,23 @@ def in_cond(m: Any, x: Any) -> Any:
     return ref[...].prod() + y * z
 
 
+ten_times = jax.custom_jvp(J.sin)  # by its rule
+ten_times.defjvp(lambda primals, tangents: (J.sin(*primals), 10 * J.cos(*primals) * tangents[0]))
+
+
+@row
+def beside_custom_rules(m: Any, x: Any) -> Any:
+    ref = jax.new_ref(x)
+
+    def step(c: Any, y: Any) -> tuple[Any, Any]:
+        ref[...] = ref[...] * y
+        return ten_times(c), ref[0]
+
+    c, ys = m.lax.scan(step, x[0], x)
+    z = jax.jit(step)(c, x[1])[0] + m.lax.cond(x[0] > 0, lambda: step(c, x[1])[0], lambda: c)
+    return z * ys.sum()
+
+
 @row
 def in_a_jitted_function(m: Any, x: Any) -> Any:
     ref = jax.new_ref(x)
@@ -317,8 +334,11 @@ def test_operations_and_transformations_get_references(m: Any, jit: Any):
     same(total, 2 * X.sum())
     same(each, ref[...])
     same(jit(m.vmap(lambda x, ref: body(0.0, (x, ref))[1]))(X, ref), 3 * X)
-    same(jit(m.grad(lambda x, ref: J.sin(seen(x * 2, ref)).sum()))(X, ref), 2 * J.cos(X * 2))
-    same(ref[...], J.cos(X * 2))
+    for inner in (lambda f: f, m.jit):
+        ref[...] = X
+        f = inner(lambda x, ref: J.sin(seen(x * 2, ref)).sum())
+        same(jit(m.grad(f))(X, ref), 2 * J.cos(X * 2))
+        same(ref[...], J.cos(X * 2))
 
 
 # --- misuse ---------------------------------------------------------------------------------------
