@@ -20,7 +20,7 @@ from functrans import pytrees as tree
 from functrans.ir.source import brief, here
 from functrans.ir.tracebacks import leave_to_jax
 from functrans.ir.types import ArrayType, canonical_dtype, dtype_class, is_key_dtype, promote
-from functrans.lax.arguments import check_sizes, placeable, placed, sizes_of
+from functrans.lax.arguments import check_sizes, mismatch, placeable, placed, sizes_of
 from functrans.numpy.promotion import SCALARS, another, array_of, captured, cast, invalid, user_dtype
 from functrans.numpy.selecting import astype
 from functrans.numpy.shaping import broadcast_to, check_order, reshape
@@ -108,7 +108,7 @@ def _array(object: Any, dtype: Any) -> Any:
         return _nested(object, to)
     if object is None:  # of JAX's class
         raise invalid("array", "None is not an array or a number", "Use jnp.nan for a missing number.")
-    if object.__class__ is int and to is not None:  # it may fit in the dtype only, or not at all
+    if object.__class__ in SCALARS and to is not None:  # it may fit in the dtype only, or not at all
         made = _nested(object, to)
         return made if staging_trace() is None else filled(object, ArrayType((), to))
     if foreign(object):
@@ -143,6 +143,8 @@ def _nested(items: Any, dtype: Any) -> Any:
         if dtype_class(to) in INTEGERS:
             return captured(np.array(items, to))
         made = np.array(items)
+        if made.dtype.kind == "c" and to.kind not in "cb" and any(x.__class__ is complex for x in leaves):
+            raise TypeError
         if made.dtype.hasobject:
             if any(x is None for x in made.flat):
                 raise TypeError  # of floats it would be a NaN
@@ -150,10 +152,12 @@ def _nested(items: Any, dtype: Any) -> Any:
                 made = made.astype(np.float64)
         return captured(made.astype(to))
     except TypeError:
-        strange = next(x for x in np.array(items, object).flat if not isinstance(x, Number))
+        strange = [x for x in np.array(items, object).flat if not isinstance(x, Number)]
+        if not strange:
+            raise mismatch("array", f"{brief(items)} is complex, {to} is not", "Take its .real.") from None
         raise invalid(
             "array",
-            f"{brief(strange)} cannot be an element of an array, got {brief(items)}",
+            f"{brief(strange[0])} cannot be an element of an array, got {brief(items)}",
             "Use jnp.nan for missing numbers.",
         ) from None
     except OverflowError:
@@ -164,11 +168,11 @@ def _nested(items: Any, dtype: Any) -> Any:
             errors.IntegerOverflow,
         ) from None
     except ValueError:
-        raise invalid(
-            "array",
-            f"the lists have different lengths: {brief(items)}",
-            "Pad them to equal lengths, or keep a list of arrays.",
-        ) from None
+        what = "the lists have different lengths"
+        hint = "Pad them to equal lengths, or keep a list of arrays."
+        if any(isinstance(x, float) and x != x for x in leaves):
+            what, hint = f"{to} cannot hold NaN", "Use a dtype of floats, or jnp.nan_to_num."
+        raise invalid("array", f"{what}: {brief(items)}", hint) from None
 
 
 def _of_each_class(leaves: list[Any]) -> Iterable[Any]:
@@ -244,6 +248,8 @@ def full(
     Source: `jax.numpy.full`.
     """
     to = check_sizes(sizes_of(shape), "full")
+    if fill_value.__class__ is complex and dtype is not None:
+        fill_value = _array(fill_value, dtype)
     if fill_value.__class__ in SCALARS:
         t = typeof(fill_value).update(shape=to)
         return filled(fill_value, t if dtype is None else ArrayType(to, user_dtype(dtype)))
