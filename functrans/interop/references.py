@@ -135,27 +135,27 @@ def _of_values(eqn: Any) -> Any:
     results and the final values."""
     names = DebugInfo("references", eqn.primitive.name, None, None)
     alone = Jaxpr([], eqn.invars, eqn.outvars, [eqn], eqn.effects, debug_info=names)
-    _Kept.rules = True
+    _kept.rules = True
     try:
         return discharge.discharge_state(walk.close(alone))
     finally:
-        _Kept.rules = False
+        _kept.rules = False
 
 
-class _Local(threading.local):
+class _Kept(threading.local):
     """rules: whether discharged functions keep their custom rules. JAX drops them, because it has
     differentiated before."""
 
     rules = False
 
 
-_Kept = _Local()
+_kept = _Kept()
 _jax_discharge_state = discharge._discharge_state
 
 
 def _discharge_state(closed: Any, which: Any, lower: bool, *more: Any) -> Any:
     """Discharge a jaxpr, or one inside of it, as JAX does."""
-    return _jax_discharge_state(closed, which, lower and not _Kept.rules, *more)
+    return _jax_discharge_state(closed, which, lower and not _kept.rules, *more)
 
 
 discharge._discharge_state = _discharge_state  # type: ignore[assignment]

@@ -163,14 +163,14 @@ def _nested(items: Any, dtype: Any) -> Any:
     except OverflowError:
         raise invalid(
             "array",
-            f"{brief(leaves)} contains an integer that does not fit in {to}",
+            f"{brief(leaves)} contains a number that does not fit in {to}",
             "Pass a dtype that can hold it." if dtype else "Write it as a float, or enable 64-bit types.",
             errors.IntegerOverflow,
         ) from None
     except ValueError:
         what = "the lists have different lengths"
         hint = "Pad them to equal lengths, or keep a list of arrays."
-        if any(isinstance(x, float) and x != x for x in leaves):
+        if dtype_class(to) in INTEGERS and any(isinstance(x, float) and x != x for x in leaves):
             what, hint = f"{to} cannot hold NaN", "Use a dtype of floats, or jnp.nan_to_num."
         raise invalid("array", f"{what}: {brief(items)}", hint) from None
 
