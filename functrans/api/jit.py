@@ -256,9 +256,10 @@ def _constrained(values: PyTree, shardings: PyTree, option: str) -> PyTree:
     except ValueError as error:
         raise errors.TreeMismatch(f"{option} of jit is no pytree prefix, {here()}\n{error}") from None
     constrain = jax.lax.with_sharding_constraint
-    asked = [getattr(s, "sharding", s) is not None for s in places]  # a Format may have a layout alone
-    rows = zip(leaves, places, asked, strict=True)
-    return tree.unflatten(structure, [constrain(x, s) if ask else x for x, s, ask in rows])
+    rows = zip(leaves, places, strict=True)  # a Format may have a layout alone
+    return tree.unflatten(
+        structure, [x if getattr(s, "sharding", s) is None else constrain(x, s) for x, s in rows]
+    )
 
 
 def clear_caches() -> None:

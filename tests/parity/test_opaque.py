@@ -400,7 +400,10 @@ def test_a_policy_knows_the_jax_primitive():
     asked: list[Any] = []
 
     def gradient(answer: Any) -> None:
-        policy = lambda primitive, *_, **how: [asked.append(primitive), answer][1]  # noqa: E731
+        def policy(primitive: Any, *_: Any, **how: Any) -> Any:
+            asked.append(primitive)
+            return answer
+
         f = from_jax(jax.checkpoint(waves, policy=policy))
         ft.jit(ft.grad(lambda x: f(x).sum())).program(V)
 
