@@ -20,9 +20,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, TypeVarTuple
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
 import numpy as np
+
+from functrans.records import NamedTuple
 
 _turning = threading.RLock()  # reentrant: dropped values may run a user's `__del__`
 

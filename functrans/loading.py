@@ -24,9 +24,10 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans import runtime
+from functrans.records import NamedTuple
 from functrans.runtime import import_module
 
 _OURS = "functrans"

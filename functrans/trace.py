@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,6 +36,7 @@ from functrans.ir.program import Equation, Literal, Origin, Program, Var, progra
 from functrans.ir.source import Source, here, user_source
 from functrans.ir.types import ArrayType
 from functrans.jax_trace import is_above
+from functrans.records import NamedTuple
 from functrans.tracer import ARRAYS as ARRAYS
 from functrans.tracer import AnyTracer as AnyTracer
 from functrans.tracer import Tracer as Tracer

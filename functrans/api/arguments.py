@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,6 +20,7 @@ from functrans.jax_trace import outside
 from functrans.lax.staging import converted
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, argument_names, function_name
+from functrans.records import NamedTuple
 from functrans.trace import ARRAYS, Tracer, literal, materialize, typeof
 
 _NUMBERS = (np.generic, int, float, complex)

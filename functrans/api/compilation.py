@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import jax
 from jax import jit as jax_jit  # the program may exchange the name in JAX's module
@@ -37,6 +37,7 @@ from functrans.primitives.calls.jit import axes_in_loops, speaks_of_others_axes
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, function_name, update_wrapper
+from functrans.records import NamedTuple
 from functrans.trace import AnyTracer, Tracer, at_once, stage, state, typeof
 from functrans.tracer import is_active, is_high_level, not_an_array
 from functrans.typing import PyTree

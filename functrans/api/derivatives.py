@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 import jax
 import numpy as np
@@ -30,6 +30,7 @@ from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import or_by_jax
 from functrans.primitives.dependence import restricted, spread
 from functrans.pytrees.functions import FlatFunction, argument_names, function_name, named_after
+from functrans.records import NamedTuple
 from functrans.trace import evaluate, literal, stage, typeof
 from functrans.tracer import type_like
 from functrans.transforms.jvp import run_dual, run_linearize

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from types import FunctionType
-from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import jax
 
@@ -28,6 +28,7 @@ from functrans.ir.source import brief, brief_with_type, here
 from functrans.ir.tracebacks import boundary, guarded, hide_frames
 from functrans.passes.compiler_options import explain_option
 from functrans.primitives.calls.jit import is_inlined
+from functrans.records import NamedTuple
 from functrans.trace import state
 from functrans.typing import Device, PyTree
 

@@ -16,7 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -26,6 +26,7 @@ from functrans.caching import Cache
 from functrans.flags import DECISIVE, flags
 from functrans.ir.source import Source, brief, describe, is_library, line_of, location, user_source
 from functrans.ir.types import ArrayType
+from functrans.records import NamedTuple
 from functrans.trace import Tracer, typeof
 
 _KEPT = 64  # records per function

@@ -10,7 +10,7 @@ import operator
 import weakref
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -23,6 +23,7 @@ from functrans.ir.types import ArrayType
 from functrans.lax.arguments import check_fits
 from functrans.primitives.distributed.sharding import typed_by_jax
 from functrans.pytrees.functions import FlatFunction, argument_names, function_name
+from functrans.records import NamedTuple
 from functrans.trace import AnyTracer, Tracer, leaked, stage, state, typeof
 from functrans.tracer import check_kept, is_jax_tracer, not_an_array, type_like
 

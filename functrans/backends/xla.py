@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -47,6 +47,7 @@ from functrans.primitives.distributed.sharding import (
     of_type,
     sharding_constraint,
 )
+from functrans.records import NamedTuple
 from functrans.trace import AnyTracer
 from functrans.tracer import aval_of
 

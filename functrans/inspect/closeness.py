@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -37,6 +37,7 @@ from functrans.ir.types import dtype_class, is_inexact, is_numpy_dtype
 from functrans.primitives.base import own_cost
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.linalg.matrices import MatrixOperation
+from functrans.records import NamedTuple
 
 # XLA's and NumPy's approximations of functions differ by a few ULP. For 16-bit floats XLA computes
 # in float32 and rounds once; NumPy rounds some at every step.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.api.static_arguments import Staged
 from functrans.backends.xla import executable
@@ -24,6 +24,7 @@ from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.reductions.folds import Reduction
+from functrans.records import NamedTuple
 from functrans.typing import PyTree
 
 # --- memory in use --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import platform
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import jax
 
@@ -22,6 +22,7 @@ from functrans.ir.program import Program
 from functrans.ir.source import brief_with_type, here
 from functrans.ir.tracebacks import boundary
 from functrans.passes.rewrite import children_first
+from functrans.records import NamedTuple
 from functrans.typing import Device
 
 _PACKAGES = ("functrans", "jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum")

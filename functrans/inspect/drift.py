@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from functrans.inspect.staged import summary
 from functrans.ir.program import Equation, Program, Var
 from functrans.ir.types import is_inexact
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, rev, squeeze, transpose
+from functrans.records import NamedTuple
 
 # The result has exactly the elements of the operand, so it has the operand's error.
 _MOVES = frozenset([broadcast_in_dim, reshape, rev, squeeze, transpose])

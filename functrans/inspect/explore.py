@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans import errors
 from functrans import pytrees as tree
@@ -26,6 +26,7 @@ from functrans.ir.tracebacks import boundary
 from functrans.ir.types import same_types
 from functrans.primitives.base import own_cost
 from functrans.pytrees.functions import function_name
+from functrans.records import NamedTuple
 from functrans.typing import PyTree
 
 # --- the stages, as lists of lines that know their source and their cost --------------------------

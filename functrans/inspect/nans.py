@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -26,6 +26,7 @@ from functrans.ir.source import describe, here, history, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import is_inexact
 from functrans.passes.pipeline import Choice
+from functrans.records import NamedTuple
 from functrans.typing import PyTree
 
 MOST = 50  # limit on findings

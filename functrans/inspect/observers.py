@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,6 +25,7 @@ from functrans.ir.program import Equation, Literal, Program, Var, argument_names
 from functrans.ir.source import equation_source, line_text
 from functrans.ir.text import Names, names_of, nested, show_equation
 from functrans.ir.types import is_key_dtype
+from functrans.records import NamedTuple
 from functrans.tracer import CONCRETE
 
 RunOne = Callable[[Equation, list[Any]], Sequence[Any]]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.inspect.observers import Place
 from functrans.inspect.page import ROWS, Block, Row, Saved, Table, columns, curve, page, table, verdict
 from functrans.ir.program import Program
+from functrans.records import NamedTuple
 
 
 class Finding(NamedTuple):

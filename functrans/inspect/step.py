@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 import jax
 import numpy as np
@@ -32,6 +32,7 @@ from functrans.ir.text import show_equation, with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.passes.pipeline import Choice
 from functrans.primitives.custom.calls import as_type
+from functrans.records import NamedTuple
 from functrans.typing import PyTree
 
 HELP = """\

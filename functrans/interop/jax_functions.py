@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -28,6 +28,7 @@ from functrans.lax.arguments import as_array
 from functrans.primitives.calls.jit import jit as jit_call
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.pytrees.functions import function_name, needs_value
+from functrans.records import NamedTuple
 from functrans.trace import ARRAYS, Tracer, bind, materialize, state, tracing, typeof
 
 _KEPT = 512  # signatures per function

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from jax import tree_util
 
@@ -22,6 +22,7 @@ from functrans.caching import Derivable, memoized
 from functrans.ir.source import Source
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
+from functrans.records import NamedTuple
 
 
 class Operations(dict[str, Any]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -27,6 +27,7 @@ from functrans.primitives.custom.calls import as_type
 from functrans.primitives.distributed.sharding import traced_by_jax
 from functrans.primitives.elementwise.conversion import convert_element_type
 from functrans.pytrees.functions import FlatFunction, function_name, refused, where_defined
+from functrans.records import NamedTuple
 from functrans.runtime import F
 from functrans.trace import AnyTracer, evaluate, materialize, stage, state, typeof
 from functrans.tracer import not_an_array

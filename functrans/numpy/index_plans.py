@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.gather import Windows
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape
+from functrans.records import NamedTuple
 from functrans.trace import literal, typeof
 
 Shape = tuple[int, ...]

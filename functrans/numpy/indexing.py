@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -32,6 +32,7 @@ from functrans.primitives.indexing.scatter import (
     scatter_sub,
 )
 from functrans.primitives.shape.moving import reshape, rev, slice_
+from functrans.records import NamedTuple
 from functrans.trace import concrete_value, full, literal, materialize, typeof
 from functrans.typing import Array, ArrayLike, PyTree
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,6 +30,7 @@ from functrans.passes.kernels import LOOPS
 from functrans.passes.rewrite import all_equations
 from functrans.primitives.contractions.convolution import conv_general_dilated, is_group
 from functrans.primitives.reductions.folds import Reduction
+from functrans.records import NamedTuple
 
 _LIBRARY = "xla_cpu_experimental_ynn_fusion_type"  # the kinds of operations that are offloaded
 _KIND = "LIBRARY_FUSION_TYPE_"

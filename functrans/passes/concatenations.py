@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.ir.program import Equation, Literal
 from functrans.passes.rewrite import Rewriter, behind
@@ -26,6 +26,7 @@ from functrans.primitives.elementwise.families import Elementwise, add
 from functrans.primitives.indexing.scatter import scatter, scatter_add
 from functrans.primitives.shape.joining import concatenate
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, transpose
+from functrans.records import NamedTuple
 
 _DEEP = 8  # maximum number of elementwise operations after a concatenate
 _MOST = 1000  # maximum number of parts

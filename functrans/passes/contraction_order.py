@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from functrans.primitives.indexing.gather import CLIP
 from functrans.primitives.indexing.scatter import scatter_add
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, transpose
+from functrans.records import NamedTuple
 from functrans.trace import literal, typeof
 
 CACHE = 1 << 20  # bytes; smaller values stay in the cache

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -64,6 +64,7 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.indexing.scatter import scatter, scatter_add
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.moving import broadcast_in_dim, slice_
+from functrans.records import NamedTuple
 from functrans.trace import literal, provenance, stage, typeof
 
 LARGE = 1 << 20  # bytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -26,6 +26,7 @@ from functrans.passes.rewrite import Rewrite, children_first
 from functrans.primitives.calls.jax_call import jax_call
 from functrans.primitives.calls.jit import jit
 from functrans.pytrees.functions import FlatFunction, function_name
+from functrans.records import NamedTuple
 from functrans.trace import stage, typeof
 
 

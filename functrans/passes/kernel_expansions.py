@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from functrans.primitives.shape.moving import (
     transpose,
     without,
 )
+from functrans.records import NamedTuple
 from functrans.trace import literal, typeof
 
 FEW = 8  # sums of up to this many terms are unrolled

@@ -24,7 +24,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -47,6 +47,7 @@ from functrans.primitives.elementwise.families import Elementwise
 from functrans.primitives.indexing.dynamic_slice import dynamic_slice, dynamic_update_slice
 from functrans.primitives.indexing.gather import gather
 from functrans.primitives.shape.moving import Structural
+from functrans.records import NamedTuple
 from functrans.trace import bind, evaluate, stage
 
 # Elements that one operation may read or write. Above, XLA splits the work among threads, and calls

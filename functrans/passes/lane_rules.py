@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.ir.program import Equation, Literal, Program, Var
 from functrans.ir.types import is_key_dtype
@@ -35,6 +35,7 @@ from functrans.primitives.shape.moving import (
     Transpose,
     reshape,
 )
+from functrans.records import NamedTuple
 from functrans.trace import bind, evaluate, literal, typeof
 
 SUMMED = -1  # instead of an axis: the block's part of a sum over all lanes

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from functrans.ir.program import Equation, Program, Var, copied, hoist_constants, program_of, prune
 from functrans.passes.lane_rules import RULES, SUMMED, Block, NotByLane, Uneven, Value
@@ -36,6 +36,7 @@ from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.reductions.folds import reduce_or
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim
+from functrans.records import NamedTuple
 from functrans.trace import bind, literal, stage, typeof
 
 FEWEST = 32  # lanes: with fewer, a step's numbers fit a few registers

@@ -5,7 +5,7 @@ contractions that a loop accumulates out of it (`accumulated`, for `contract`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from functrans.primitives.elementwise.families import add, neg
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import split
 from functrans.primitives.shape.moving import reshape, slice_, squeeze, transpose
+from functrans.records import NamedTuple
 from functrans.trace import literal
 
 # --- sums of what a loop writes -------------------------------------------------------------------

@@ -12,10 +12,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import jax
 import numpy as np
+
+from functrans.records import NamedTuple
 
 
 class Machine(NamedTuple):

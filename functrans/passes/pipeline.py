@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from functrans import errors
 from functrans.ir.program import Program
@@ -24,6 +23,7 @@ from functrans.passes.loop_sums import written_sums
 from functrans.passes.redundancy import common_subexpressions, dead_code
 from functrans.passes.rewrite import program_pass
 from functrans.passes.weighted_reductions import weighted_sums
+from functrans.records import NamedTuple
 
 Run = Callable[[Program], Program]
 

@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import ml_dtypes
 
@@ -35,6 +35,7 @@ from functrans.ir.text import with_nested
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType
 from functrans.passes.machines import machine
+from functrans.records import NamedTuple
 from functrans.trace import out_types
 
 Rewrite = tuple[str, tuple[Equation, ...]]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.ir.program import Equation, Literal, Var
 from functrans.ir.types import dtype_class
@@ -27,6 +27,7 @@ from functrans.primitives.indexing.scatter import scatter, scatter_add
 from functrans.primitives.reductions.folds import reduce_sum
 from functrans.primitives.shape.joining import iota
 from functrans.primitives.shape.moving import broadcast_in_dim, reshape, slice_, squeeze, transpose
+from functrans.records import NamedTuple
 
 Axes = tuple[int, ...]
 Dims = tuple[Axes, ...]  # for each dimension of a value the axes it consists of, major first

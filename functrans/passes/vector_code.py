@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -56,6 +56,7 @@ from functrans.primitives.elementwise.families import (
 from functrans.primitives.elementwise.selection import select_n
 from functrans.primitives.elementwise.transcendental import acos, asin, atan, atan2, cos, sin, sqrt, tan
 from functrans.primitives.reductions.folds import Reduction, reduce_or, reduce_sum
+from functrans.records import NamedTuple
 from functrans.trace import bind, derive_from, provenance, stage, typeof
 
 _PERIODIC = (sin, cos, tan)

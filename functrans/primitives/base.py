@@ -14,8 +14,7 @@ A primitive is the only instance of a class that defines everything about one op
 Conventions:
 
 - `out`, `tangent`, `ct` are single values, or lists if `multiple_results` is set.
-- A tangent or cotangent known to be zero is `None`.
-- In `transpose` the linear operands are `LinearInput(type)`.
+- A tangent or cotangent known to be zero is `None`; linear operands of `transpose` are `LinearInput(type)`.
 - Rules are traced code that calls primitives: `mul(dx, cos(x))`. Scalars passed to elementwise
   primitives become literals of the other operand's type.
 - Parameters are hashable, and their text can be parsed back.
@@ -26,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from functools import reduce
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans import errors
 from functrans.caching import memoized
@@ -34,6 +33,7 @@ from functrans.ir.program import PRIMITIVES, Equation, Literal, Program, program
 from functrans.ir.source import here
 from functrans.ir.types import OF_FLOAT0, ArrayType, dtype_class, float0, same_types
 from functrans.jax_trace import Bridge, current
+from functrans.records import NamedTuple
 from functrans.trace import bind, literal, state, typeof
 
 Values = Sequence[Any]  # operands or results, or their tangents or cotangents

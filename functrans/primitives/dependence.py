@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.caching import exactly, memo_as, memoized
 from functrans.ir.program import (
@@ -29,6 +29,7 @@ from functrans.ir.types import ArrayType
 from functrans.primitives.base import bytes_of, effects_inside, is_zero
 from functrans.primitives.elementwise.bitwise import and_, or_, xor
 from functrans.primitives.elementwise.families import Elementwise, add, eq, mul, ne
+from functrans.records import NamedTuple
 from functrans.trace import literal, typeof
 
 

@@ -12,13 +12,14 @@ import functools
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sized
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from functrans import errors, runtime
 from functrans.ir.source import brief, brief_with_type, here, is_users
 from functrans.ir.tracebacks import hide_frames, raised_at
 from functrans.ir.types import ArrayType
 from functrans.pytrees import structure as trees
+from functrans.records import NamedTuple
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _LONGEST = 88  # a structure is shown up to this many characters

@@ -21,7 +21,7 @@ TEXTS = {path: path.read_text() for path in sorted(ROOT.rglob("*.py"))}
 
 # A file may import from its own layer and from those before it.
 LAYERS = [
-    {"caching", "errors", "flags", "jax_trace", "loading", "mlir", "runtime", "typing"},
+    {"caching", "errors", "flags", "jax_trace", "loading", "mlir", "records", "runtime", "typing"},
     {"jax_names", "random"},  # which hand on JAX's names
     {"ir"},
     {"tracer"},

@@ -19,7 +19,7 @@ STARRED = ["lax", "nn", "numpy"]
 # Modules beside the public ones: what they define is reached by other names.
 NOT_SHOWN = {
     "api", "backends", "caching", "flags", "inspect", "jax_names", "jax_trace", "loading", "mlir",
-    "primitives", "pytrees", "runtime", "trace", "tracer", "transforms",
+    "primitives", "pytrees", "records", "runtime", "trace", "tracer", "transforms",
 }  # fmt: skip
 
 
@@ -103,7 +103,7 @@ FIRST = """
 import sys, threading
 import jax
 import functrans as ft
-light = ("functrans.loading", "functrans.runtime")
+light = ("functrans.loading", "functrans.records", "functrans.runtime")
 heavy = [m for m in sys.modules if m.startswith("functrans.") and m not in light]
 assert not heavy, heavy
 import functrans.numpy as jnp, functrans.lax, functrans.nn, functrans.random, functrans.tree_util

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -30,6 +30,7 @@ from functrans.primitives.base import bytes_of, own_cost
 from functrans.primitives.contractions.convolution import conv_general_dilated
 from functrans.primitives.contractions.dot_general import dot_general
 from functrans.primitives.control_flow.while_loop import while_loop
+from functrans.records import NamedTuple
 
 # --- what XLA compiled ----------------------------------------------------------------------------
 #

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ from functrans.passes import kernels
 from functrans.passes.explanation import short
 from functrans.passes.pipeline import DEFAULT, Choice
 from functrans.primitives.base import bytes_of
+from functrans.records import NamedTuple
 from functrans.typing import PyTree
 
 if sys.platform != "win32":

@@ -13,12 +13,13 @@ import keyword
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans import pytrees
 from functrans.ir.program import Equation, Leaf, Program, Var, argument_names
 from functrans.ir.source import history, line_of, text_of
 from functrans.ir.text import letters
+from functrans.records import NamedTuple
 
 _ASSIGNED = re.compile(r"([A-Za-z]\w*)\s*(?::[^=]*)?=(?!=)")
 

@@ -15,7 +15,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,6 +29,7 @@ from functrans.ir.source import Source, describe, location, user_source
 from functrans.ir.types import ArrayType, is_key_dtype
 from functrans.primitives.base import HigherOrderPrimitive, Params, Values
 from functrans.primitives.shape.moving import broadcast_to_axis
+from functrans.records import NamedTuple
 from functrans.trace import state
 
 # `(size, which operands are mapped)` per vmap, in order of application. The axes of an operand

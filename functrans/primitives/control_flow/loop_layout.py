@@ -15,9 +15,10 @@ holds programs has one rule `push` for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from functrans.ir.program import Program
+from functrans.records import NamedTuple
 from functrans.trace import literal, typeof
 
 T = TypeVar("T")

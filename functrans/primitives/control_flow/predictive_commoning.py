@@ -18,13 +18,14 @@ Source: predictive commoning (O'Brien, 1990), an optimization of compilers for a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from functrans.caching import memoized
 from functrans.ir.program import Equation, Literal, Program, Var, prune, renamed, renamed_all
 from functrans.primitives.base import own_cost
 from functrans.primitives.control_flow.loop_layout import LoopLayout
 from functrans.primitives.dependence import is_pure, operation_key, same_parameters
+from functrans.records import NamedTuple
 
 _WORTH = 4  # floating point operations saved per element that is carried instead
 

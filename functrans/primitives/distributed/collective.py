@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -37,6 +37,7 @@ from functrans.primitives.indexing.dynamic_slice import dynamic_slice
 from functrans.primitives.reductions.folds import Reduction, reduce_max, reduce_min, reduce_sum
 from functrans.primitives.shape.joining import concatenate, iota
 from functrans.primitives.shape.moving import reshape, slice_axis, transpose, without
+from functrans.records import NamedTuple
 from functrans.trace import evaluate, literal, stage, typeof
 
 Groups = tuple[tuple[int, ...], ...] | None

@@ -21,7 +21,7 @@ transpose.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -33,6 +33,7 @@ from functrans.mlir import hlo
 from functrans.primitives.base import PRIMITIVES, Cost, bytes_of
 from functrans.primitives.elementwise.families import compare
 from functrans.primitives.shape.moving import Moving
+from functrans.records import NamedTuple
 from functrans.trace import bind, literal
 
 Names = tuple[int, ...]
