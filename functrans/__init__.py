@@ -28,7 +28,6 @@ with _lazily(__name__):
     from functrans.api.callbacks import io_callback as io_callback
     from functrans.api.callbacks import pure_callback as pure_callback
     from functrans.api.checkpoint import checkpoint as checkpoint
-    from functrans.api.checkpoint import checkpoint_policies as checkpoint_policies
     from functrans.api.checkpoint import remat as remat
     from functrans.api.custom_rules import custom_jvp as custom_jvp
     from functrans.api.custom_rules import custom_vjp as custom_vjp

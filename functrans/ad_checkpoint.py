@@ -1,7 +1,6 @@
 """The names of `jax.ad_checkpoint`."""
 
 from functrans.api.checkpoint import checkpoint as checkpoint
-from functrans.api.checkpoint import checkpoint_policies as checkpoint_policies
 from functrans.api.checkpoint import print_saved_residuals as print_saved_residuals
 from functrans.api.checkpoint import remat as remat
 from functrans.api.checkpoint import saved_residuals as saved_residuals

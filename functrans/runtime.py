@@ -34,6 +34,7 @@ _ANSWERING = {
     "delegated": "functrans.interop.delegated",  # for loading.py, as is the next one
     "checked": "functrans.pytrees.checks",
     "at_by_jax": "functrans.interop.bridge",  # for `x.at` of numpy/indexing.py
+    "jax_policy": "functrans.interop.jaxprs.calls",  # (policy), for primitives/calls/checkpoint.py
     "stage_by_jax": "functrans.interop.sharded_types",  # for where a function is traced
 }
 # what is read -> the modules that fill it, separated by spaces, until they are imported

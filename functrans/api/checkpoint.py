@@ -1,4 +1,4 @@
-"""`checkpoint` (`remat`), its policies, and lists of the residuals that reverse mode saves."""
+"""`checkpoint` (`remat`), and lists of the residuals that reverse mode saves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from functrans.ir.source import brief, here, location
 from functrans.ir.tracebacks import boundary
 from functrans.ir.types import ArrayType, is_inexact
 from functrans.lax.staging import array_leaves, or_by_jax, staged
-from functrans.primitives.calls.checkpoint import POLICIES
 from functrans.primitives.calls.checkpoint import checkpoint as _checkpoint
 from functrans.pytrees.functions import FlatFunction, argument_names, function_name, named_after
 from functrans.runtime import F
@@ -27,7 +26,7 @@ from functrans.trace import stage, typeof
 from functrans.transforms.jvp import split
 from functrans.typing import PyTree
 
-Policy = Callable[..., bool]  # (primitive, *operand types, **parameters) -> save the result?
+Policy = Callable[..., Any]  # (JAX primitive, *operand types, **parameters) -> save the result?
 
 
 class _Options(TypedDict, total=False):
@@ -57,7 +56,7 @@ def checkpoint(
       prevent_cse: keep XLA's common-subexpression elimination from undoing the recomputation (not
         needed inside `scan`, where False is faster).
       policy: which intermediate values are saved all the same: one of `checkpoint_policies`, or a
-        function (primitive, *operand types, **parameters) -> bool. None: save none.
+        function (JAX primitive, *operand types, **parameters) -> bool. None: save none.
       static_argnums, static_argnames: static arguments; they need not be hashable.
 
     Returns:
@@ -80,7 +79,7 @@ def checkpoint(
             "checkpoint: policy must be a function such as those in checkpoint_policies, got "
             f"{brief(policy)}, {here()}\nWrite policy=ft.checkpoint_policies.dots_saveable."
         )
-    how: Any = {"policy": getattr(policy, "description", policy), "prevent_cse": bool(prevent_cse)}
+    how: Any = {"policy": policy, "prevent_cse": bool(prevent_cse)}
     bound: dict[Any, Callable[..., Any]] = {}  # static arguments -> function of the dynamic ones
 
     def of_dynamic(static: Any) -> Callable[..., Any]:
@@ -105,80 +104,6 @@ def checkpoint(
 
 
 remat = checkpoint
-
-
-class _Policy:
-    """A policy that is printed and parsed as its name and arguments."""
-
-    def __init__(self, *description: Any):
-        self.description = description
-        self.keeps = POLICIES[description[0]](*description[1:])
-        self.__name__ = description[0]
-
-    def __call__(self, primitive: Any, *types: Any, **params: Any) -> bool:
-        return self.keeps(primitive, *types, **params)
-
-    def __repr__(self) -> str:
-        return f"checkpoint_policies.{self.description[0]}"
-
-
-class checkpoint_policies:
-    """Policies for `checkpoint`: which intermediate values it saves.
-
-    Source: `jax.checkpoint_policies`.
-
-    Example:
-      >>> import functrans as ft, functrans.numpy as jnp
-      >>> keep = ft.checkpoint_policies.dots_saveable
-      >>> f = ft.checkpoint(lambda w, x: jnp.tanh(x @ w), policy=keep)
-      >>> print(ft.grad(lambda w, x: f(w, x).sum())(jnp.zeros((2, 2)), jnp.ones((3, 2))))
-      [[3. 3.]
-       [3. 3.]]
-    """
-
-    everything_saveable: Policy = _Policy("everything_saveable")
-    nothing_saveable: Policy = _Policy("nothing_saveable")
-    dots_saveable: Policy = _Policy("dots_saveable")
-    checkpoint_dots: Policy = dots_saveable
-    dots_with_no_batch_dims_saveable: Policy = _Policy("dots_with_no_batch_dims_saveable")
-    checkpoint_dots_with_no_batch_dims: Policy = dots_with_no_batch_dims_saveable
-
-    @staticmethod
-    def save_any_names_but_these(*names_not_to_save: str) -> Policy:
-        """Save the values named by `checkpoint_name`, except those with these names."""
-        return _Policy("save_any_names_but_these", *names_not_to_save)
-
-    @staticmethod
-    def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
-        """Save only the values that `checkpoint_name` gives one of these names."""
-        return _Policy("save_only_these_names", *names_which_can_be_saved)
-
-    @staticmethod
-    def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
-        """Save all values except those that `checkpoint_name` gives one of these names."""
-        return _Policy("save_anything_except_these_names", *names_not_to_save)
-
-    @staticmethod
-    def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
-        """Save the values that either of two policies saves."""
-        both = [getattr(p, "description", p) for p in (policy_1, policy_2)]
-        return _Policy("save_from_both_policies", *both)
-
-    @staticmethod
-    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy:
-        """Save the products without batch axes; they stay in the memory they are in."""
-        return checkpoint_policies.dots_with_no_batch_dims_saveable
-
-    @staticmethod
-    def save_and_offload_only_these_names(
-        *,
-        names_which_can_be_saved: Sequence[str],
-        names_which_can_be_offloaded: Sequence[str],
-        offload_src: str,
-        offload_dst: str,
-    ) -> Policy:
-        """Save the values with any of these names; they stay in the memory they are in."""
-        return _Policy("save_only_these_names", *names_which_can_be_saved, *names_which_can_be_offloaded)
 
 
 # --- residuals ------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ POLICIES = {
         offload_src="device",
         offload_dst="pinned_host",
     ),
+    "a function": lambda _: lambda primitive, *_, **__: primitive is jax.lax.dot_general_p,
     "both": lambda p: p.save_from_both_policies(p.dots_saveable, p.save_only_these_names("a")),
 }
 
@@ -67,6 +68,7 @@ def test_a_policy_keeps_what_it_names(policy):
         "offloaded dots": ["dot_general"] * 2,
         "offloaded names": ["the"],
         "other names": [],
+        "a function": ["dot_general"] * 2,
         "both": ["dot_general"] * 2 + ["the"],
     }
     assert sorted(computed) == want[policy]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress, islice
 from typing import Any
@@ -13,6 +13,7 @@ import jax
 from jax._src.core import Primitive
 from jax._src.interpreters.partial_eval import Recompute, ensure_enum
 
+from functrans import runtime
 from functrans.caching import memo
 from functrans.interop.jaxprs import walk
 from functrans.interop.jaxprs.opaque import Body
@@ -113,19 +114,17 @@ def _checkpoint(eqn: Any, *values: Any) -> Any:
         if p["prevent_cse"]:
             values = optimization_barrier(*values)
         return jit(*consts, *values, program=made)
-    policy = None if p["policy"] is None else Policy(p["policy"])
-    return checkpoint(*consts, *values, program=made, policy=policy, prevent_cse=bool(p["prevent_cse"]))
+    how = {"policy": p["policy"], "prevent_cse": bool(p["prevent_cse"])}
+    return checkpoint(*consts, *values, program=made, **how)
 
 
-@dataclass(frozen=True, repr=False)
+@runtime.answers("jax_policy")
+@dataclass(frozen=True)
 class Policy:
-    """A JAX `checkpoint` policy, which tests JAX primitives, as one of ours: it is called with the JAX
-    primitive of the same name."""
+    """A JAX `checkpoint` policy, which tests JAX primitives, as a function of ours that returns whether
+    the results are stored: it is called with the JAX primitive of the same name."""
 
-    policy: Any
-
-    def __repr__(self) -> str:
-        return f"<{getattr(self.policy, '__name__', type(self.policy).__name__)}>"
+    policy: Callable[..., Any]
 
     def __call__(self, primitive: Any, *types: ArrayType, **params: Any) -> bool:
         name = primitive.name

@@ -6,9 +6,8 @@
 
 Linearizing runs the call forward and stores its arguments and the values chosen by the policy. The
 linear part is a program of (stored values, arguments, tangents) that recomputes the rest; its
-transpose is one of (stored values, arguments, cotangents). A policy is a function of a primitive,
-its operands' types and its parameters that returns whether the results are stored, or the
-description of one in `POLICIES`.
+transpose is one of (stored values, arguments, cotangents). A policy is one of JAX's: a function of a
+JAX primitive, its operands' types and its parameters. None stores nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from functrans import runtime
 from functrans.caching import memo_as
 from functrans.ir.program import Program, Var, prune
 from functrans.ir.types import ArrayType
@@ -45,9 +45,7 @@ class Checkpoint(Jit):
         active = tuple([dx is not None for dx in tangents])
         n = len(program.outputs)
         part = t.split(program, active)
-        forward, linear, reread = memo_as(
-            program, (_kept, active, policy), lambda: _kept(part, n, policy_of(policy))
-        )
+        forward, linear, reread = memo_as(program, (_kept, active, policy), lambda: _kept(part, n, policy))
         results = t.bind_primal(self, primals, {**params, "program": forward})
         outs = results[:n]
         if not any(part.out_active):
@@ -72,10 +70,11 @@ class Checkpoint(Jit):
 checkpoint: Checkpoint = Checkpoint()
 
 
-def _kept(part: Split, n: int, keep: Callable[..., bool]) -> tuple[Program, Program, list[int]]:
+def _kept(part: Split, n: int, policy: Any) -> tuple[Program, Program, list[int]]:
     """Return args -> outs, stored values; (stored values, args, tangents) -> tangents; and which
     args the second program reads."""
     forward, linear, needed = part.forward, part.linear, part.residuals
+    keep = None if policy is None else runtime.jax_policy(policy)
     first, rerun, read = divided(forward, forward.outputs[:n], needed, keep)
     refuse_io([rerun], "a checkpoint that reverse mode runs again")
     fixed = len(rerun.inputs)
@@ -89,14 +88,14 @@ def _kept(part: Split, n: int, keep: Callable[..., bool]) -> tuple[Program, Prog
 
 
 def divided(
-    forward: Program, outs: Sequence[Any], needed: Sequence[Any], keep: Callable[..., bool]
+    forward: Program, outs: Sequence[Any], needed: Sequence[Any], keep: Callable[..., bool] | None
 ) -> tuple[Program, Program, list[int]]:
     """Return args -> outs, stored values; (stored values, args) -> the needed values; and which
     args the second program reads."""
     allowed = set(forward.inputs)
     settled = set()  # equations not run again; effects happen again unless the policy stores them
     for e in forward.equations:
-        if keep(e.primitive, *[v.type for v in e.inputs], **e.params):
+        if keep is not None and keep(e.primitive, *[v.type for v in e.inputs], **e.params):
             allowed.update(e.outputs)
             settled.add(e)
     # backwards from the needed values to the stored ones
@@ -149,42 +148,3 @@ class Name(Primitive):
 
 
 name: Name = Name()
-
-
-# --- policies -------------------------------------------------------------------------------------
-
-
-def _dots_without_batch(primitive: Any, *types: Any, **params: Any) -> bool:
-    if primitive.name != "dot_general":
-        return False
-    return not set(params["lhs"]) & set(params["rhs"]) & set(params["out"])
-
-
-# Name -> function that makes a policy; a description is (name, *arguments).
-POLICIES: dict[str, Callable[..., Callable[..., bool]]] = {
-    "everything_saveable": lambda: lambda *_, **__: True,
-    "nothing_saveable": lambda: lambda *_, **__: False,
-    "dots_saveable": lambda: lambda p, *_, **__: p.name in ("dot_general", "conv_general_dilated"),
-    "dots_with_no_batch_dims_saveable": lambda: _dots_without_batch,
-    "save_any_names_but_these": lambda *names: (
-        lambda p, *_, **params: p.name == "name" and params["name"] not in names
-    ),
-    "save_only_these_names": lambda *names: (
-        lambda p, *_, **params: p.name == "name" and params["name"] in names
-    ),
-    "save_anything_except_these_names": lambda *names: (
-        lambda p, *_, **params: p.name != "name" or params["name"] not in names
-    ),
-    "save_from_both_policies": lambda *both: (
-        lambda p, *types, **params: any([policy_of(one)(p, *types, **params) for one in both])
-    ),
-}
-
-
-def policy_of(description: Any) -> Callable[..., bool]:
-    """Return the policy described by None, a function, or a tuple (name, *arguments)."""
-    if description is None:
-        return POLICIES["nothing_saveable"]()
-    if description.__class__ is tuple:
-        return POLICIES[description[0]](*description[1:])
-    return description
