@@ -67,7 +67,7 @@ RESULTS = [
 GROUPS = {  # of the names of `functrans` itself
     "Derivatives": "grad value_and_grad vjp jvp linearize linear_transpose jacfwd jacrev jacobian "
     "hessian fwd_and_bwd custom_jvp custom_vjp checkpoint remat",
-    "Compiling and mapping": "jit clear_caches vmap pmap shard_map device_put keep_memory "
+    "Compiling and mapping": "jit clear_caches vmap pmap shard_map keep_memory "
     "named_call named_scope ensure_compile_time_eval",
     "Programs": "make_ir make_jaxpr interpret evaluate eval_shape typeof to_python",
     "Looking at programs": "find_nan compare profile cost explore explain_cache doctor",

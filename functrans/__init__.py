@@ -37,8 +37,6 @@ with _lazily(__name__):
     from functrans.api.derivatives import linearize as linearize
     from functrans.api.derivatives import value_and_grad as value_and_grad
     from functrans.api.derivatives import vjp as vjp
-    from functrans.api.devices import device_put as device_put
-    from functrans.api.devices import keep_memory as keep_memory
     from functrans.api.jacobians import fwd_and_bwd as fwd_and_bwd
     from functrans.api.jacobians import hessian as hessian
     from functrans.api.jacobians import jacfwd as jacfwd
@@ -46,6 +44,7 @@ with _lazily(__name__):
     from functrans.api.jacobians import jacrev as jacrev
     from functrans.api.jit import clear_caches as clear_caches
     from functrans.api.jit import jit as jit
+    from functrans.api.memory import keep_memory as keep_memory
     from functrans.api.parallel import pmap as pmap
     from functrans.api.parallel import shard_map as shard_map
     from functrans.api.programs import eval_shape as eval_shape

@@ -201,7 +201,7 @@ def test_kept_memory(tmp_path):
 
 
 def test_memory_is_not_kept(monkeypatch):
-    monkeypatch.setattr("functrans.api.devices._KEEPING", ())
+    monkeypatch.setattr("functrans.api.memory._KEEPING", ())
     jax.devices()
     with pytest.warns(UserWarning, match=r"Call ft.keep_memory\(\) before the first computation"):
         ft.keep_memory()
